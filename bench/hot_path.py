@@ -35,6 +35,7 @@ from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.server import Challenge
 
 BLOCK = 1000
 BODY_SIZE = 100
@@ -69,6 +70,9 @@ class Host:
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         done(Verdict(credentials.authcid))
+
+    def challenge(self, mechanism: str, user: str) -> Challenge:
+        raise NotImplementedError
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """There is room for every connection."""

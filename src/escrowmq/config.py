@@ -88,7 +88,7 @@ File = Annotated[
     Accepts("a path; a relative one starts at the folder of the configuration file"),
 ]
 Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
-Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"]
+Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class Section(BaseModel):
@@ -333,7 +333,17 @@ class SecuritySection(Section):
     """How clients authenticate, and the user and virtual host of the first start."""
 
     mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(_not_empty)] = Field(
-        default=("PLAIN", "AMQPLAIN", "EXTERNAL"), description="The SASL mechanisms to offer."
+        default=("PLAIN", "AMQPLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        description="The SASL mechanisms to offer, in this order. `SCRAM-SHA-256` and `SCRAM-SHA-512` are offered as "
+        "soon as every user with a password has keys for them, which are stored with new passwords and at logins with "
+        "`PLAIN`. Without these mechanisms, no such keys are stored.",
+    )
+    scram_iterations: int = Field(
+        default=10_000,
+        ge=4096,
+        le=1_000_000,
+        description="The number of iterations for the keys of SCRAM. Clients compute them at each login, the broker "
+        "for each new password and, after a change of this number, at a user's next login with `PLAIN`.",
     )
     anonymous_user: str = Field(
         default="",

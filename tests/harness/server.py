@@ -28,6 +28,8 @@ from escrowmq.journal.storage import Storage
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.keys import LEAST_ITERATIONS, derive
+from escrowmq.wire.scram.server import Challenge
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,9 @@ class SimServer:
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         known = credentials.authcid in self.broker.access.users
         done(Verdict(credentials.authcid) if known else Verdict(None, "no such user"))
+
+    def challenge(self, mechanism: str, user: str) -> Challenge:
+        return Challenge(derive(mechanism, user, b"salt", LEAST_ITERATIONS), "nonce")
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Return nothing: there is always room here."""

@@ -89,7 +89,10 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("security.guest_loopback_only = 1", "security.guest_loopback_only: expected a valid boolean, not 1"),
         (
             "security.mechanisms = ['X']",
-            "security.mechanisms.0: expected 'PLAIN', 'AMQPLAIN', 'EXTERNAL' or 'ANONYMOUS', not 'X'",
+            (
+                "security.mechanisms.0: expected 'PLAIN', 'AMQPLAIN', 'EXTERNAL', 'ANONYMOUS', 'SCRAM-SHA-256' or "
+                "'SCRAM-SHA-512', not 'X'"
+            ),
         ),
         ("security.mechanisms = []", "security.mechanisms: expected at least one mechanism, not []"),
         ("tls.key = 3", "tls.key: expected a path, not 3"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
+from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 
 T = TypeVar("T")
@@ -75,8 +76,8 @@ class BrokerProcess(Protocol):
         """Make a change in a turn, wait until it is on disk, and return its result."""
         ...
 
-    async def hash_password(self, password: str) -> str:
-        """Return the hash under which a password is stored."""
+    async def hash_password(self, password: str) -> PasswordHashes:
+        """Return the forms in which a password is stored."""
         ...
 
     async def snapshot(self, *, compact: bool) -> str:

@@ -8,7 +8,7 @@ from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
-from escrowmq.core.access.permissions import User
+from escrowmq.core.access.permissions import PasswordHashes, User
 
 
 class UserAdmin:
@@ -37,8 +37,10 @@ class UserAdmin:
         """Add a user. A user without a password can log in with a client certificate only."""
         if name in self._access.users:
             raise OperationRefused(f"user '{name}' already exists")
-        password_hash = await self._hash(password)
-        await self._set(lambda: self._access.add_user(name, password_hash, tuple(tags)))
+        hashes = await self._hash(password)
+        await self._set(
+            lambda: self._access.add_user(name, hashes.password_hash, tuple(tags), scram_hashes=hashes.scram_hashes)
+        )
 
     async def delete_user(self, name: str) -> None:
         """Delete a user, the user's permissions and link termini, and close the user's connections."""
@@ -53,8 +55,8 @@ class UserAdmin:
     async def set_password(self, name: str, password: str | None = None) -> None:
         """Set or, with None, remove a user's password."""
         self._access.user(name)
-        password_hash = await self._hash(password)
-        await self._set(lambda: self._access.set_password(name, password_hash))
+        hashes = await self._hash(password)
+        await self._set(lambda: self._access.set_password(name, *hashes))
 
     async def set_tags(self, name: str, tags: Iterable[str]) -> None:
         """Set a user's tags, which replace earlier ones."""
@@ -67,9 +69,9 @@ class UserAdmin:
     async def _set(self, change: Callable[[], User]) -> None:
         await self._process.durably(lambda: self._broker.directory.record_access(change()))
 
-    async def _hash(self, password: str | None) -> str:
+    async def _hash(self, password: str | None) -> PasswordHashes:
         if password is None:
-            return ""
+            return PasswordHashes()
         if not password:
             raise OperationRefused("the password is empty")
         return await self._process.hash_password(password)

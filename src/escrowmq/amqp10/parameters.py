@@ -13,7 +13,7 @@ from escrowmq.urls import TLS_PARAMETERS, flag, redacted, seconds, split, tls_co
 
 PORT: Final = 5672
 TLS_PORT: Final = 5671
-MECHANISMS: Final = ("PLAIN", "ANONYMOUS", "EXTERNAL", "NONE")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS", "EXTERNAL", "NONE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,9 @@ class Parameters:
     `timeout` limits every call that waits for the broker; most calls can override it, and None waits without limit.
     `connection_timeout` limits TCP, TLS and login together.
 
-    `mechanism` is PLAIN, ANONYMOUS, EXTERNAL (the certificate names the user), or NONE (no SASL layer at all). Empty
-    means PLAIN if there is a user, and otherwise ANONYMOUS.
+    `mechanism` is PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS, EXTERNAL (the certificate names the user), or NONE
+    (no SASL layer at all). Empty means ANONYMOUS without a user; with one, it means SCRAM-SHA-256 if the broker offers
+    that, and otherwise PLAIN. Only SCRAM never sends the password; name it to refuse brokers that do not offer it.
 
     `virtual_host` becomes the `hostname` of open, as `vhost:NAME`. If it is empty, the host's name is sent.
 
@@ -60,9 +61,11 @@ class Parameters:
         return f"vhost:{self.virtual_host}" if self.virtual_host else self.server_name or self.host
 
     @property
-    def login(self) -> str:
-        """The SASL mechanism to use."""
-        return self.mechanism or ("PLAIN" if self.user else "ANONYMOUS")
+    def logins(self) -> tuple[str, ...]:
+        """The SASL mechanisms to use, the preferred one first."""
+        if self.mechanism:
+            return (self.mechanism,)
+        return ("SCRAM-SHA-256", "PLAIN") if self.user else ("ANONYMOUS",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ _QUERY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 def _check(given: Parameters) -> None:
     if not 0 < given.port < 65536:
         raise UsageError(f"port must be 1 to 65535, not {given.port}")
-    if given.login not in MECHANISMS:
+    if given.mechanism and given.mechanism not in MECHANISMS:
         raise UsageError(f"unknown mechanism {given.mechanism!r}; the client supports {', '.join(MECHANISMS)}")
     if given.idle_timeout < 0:
         raise UsageError(f"idle_timeout must be 0 (none) or more seconds, not {given.idle_timeout:g}")

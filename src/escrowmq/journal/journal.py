@@ -168,6 +168,11 @@ class Journal:
         return self._payload_lsn + start
 
     @property
+    def identity(self) -> bytes:
+        """The 16 bytes that identify this journal, chosen at random when it was created."""
+        return self._journal_id
+
+    @property
     def end_lsn(self) -> int:
         """The LSN that a durable answer given now must wait for.
 

@@ -18,11 +18,11 @@ from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import User
 from escrowmq.server.admission import network_of
 from escrowmq.server.checks import Check, Checks
+from escrowmq.server.passwords import HASHER
+from escrowmq.server.scram import ScramUsers, keep
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
-
-HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-"""Argon2id with the parameters that OWASP recommends: each check takes 19 MiB and 20 to 30 ms."""
+from escrowmq.wire.scram.server import Proof
 
 GUEST: Final = "guest"
 REFUSED: Final = "user or password is wrong"
@@ -31,13 +31,6 @@ _AT_ONCE: Final = 2
 """The maximum number of password checks that run at the same time."""
 
 _log = logging.getLogger("escrowmq.auth")
-
-
-def hash_password(password: str) -> str:
-    """Return the hash under which a password is stored. It takes as long as a check, so it must not run on the event
-    loop.
-    """
-    return HASHER.hash(password)
 
 
 class Judge(Protocol):
@@ -69,6 +62,8 @@ class Authenticator:
         access: Access,
         executor: Executor,
         post: Callable[[Callable[[], None]], None],
+        scram: ScramUsers,
+        record: Callable[[User], None],
         *,
         guest_loopback_only: bool = True,
         anonymous_user: str = "",
@@ -76,7 +71,11 @@ class Authenticator:
         patience: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`patience`: the seconds that a client waits for its check (`limits.unauthenticated_seconds`)."""
+        """`patience`: the seconds that a client waits for its check (`limits.unauthenticated_seconds`). `record`
+        makes a change of a user durable.
+        """
+        self.scram = scram
+        self._record = record
         self._access = access
         self._executor = executor
         self._post = post
@@ -107,6 +106,8 @@ class Authenticator:
             done(self._judged(peer, credentials.authcid, self._external(peer, credentials)))
         elif credentials.mechanism == "ANONYMOUS" and self._anonymous_user:
             done(self._judged(peer, self._anonymous_user, self._anonymous(peer)))
+        elif credentials.proof is not None:
+            self._prove(peer, credentials.proof, done, wanted)
         elif credentials.password is None:
             done(self._judged(peer, credentials.authcid, Verdict(None, "the mechanism proves nothing")))
         else:
@@ -133,8 +134,7 @@ class Authenticator:
             if not wanted():
                 return
             self._checks.judged(address, right=right)
-            # The user may have changed while the password was checked.
-            if user is None or not right or self._access.users.get(name) != user:
+            if user is None or not right or not self._is_unchanged(user):
                 done(self._judged(peer, name, Verdict(None, REFUSED)))
                 return
             self._remember(digest, user.password_hash)
@@ -148,12 +148,15 @@ class Authenticator:
 
         def work() -> None:
             right = self._verify(user, password)
-            self._post(lambda: answer(right=right))
+            scram_hashes = self.scram.complete(user, password) if right and user is not None else ()
+            self._post(lambda: answer(scram_hashes, right=right))
 
-        def answer(*, right: bool) -> None:
+        def answer(scram_hashes: tuple[str, ...], *, right: bool) -> None:
             self._running -= 1
             self._next_checks()
             decide(right=right)
+            if user is not None:
+                keep(self._access, self._record, user, scram_hashes)
 
         def decide(*, right: bool) -> None:
             for each in self._waiting.pop(question):
@@ -165,6 +168,45 @@ class Authenticator:
         until = self._clock() + self._patience
         self._checks.put(address, Check(until, work, lambda: decide(right=False), still_wanted))
         self._next_checks()
+
+    def _prove(self, peer: Peer, proof: Proof, done: Callable[[Verdict], None], wanted: Callable[[], bool]) -> None:
+        """Judge a proof of SCRAM.
+
+        That takes microseconds, so guesses would be cheap. A wrong proof therefore takes its turn for a check of the
+        length of a password's, and so does any proof from an address with a recent wrong login.
+        """
+        name, address = proof.user, network_of(peer.host)
+        right = proof.fits() and self.scram.is_current(name, proof.keys)
+        if right and not self._checks.suspects(address):
+            done(self._judged(peer, name, self._admitted(peer, name)))
+            return
+        if not right:
+            self._checks.judged(address, right=False)  # even if the client leaves before the answer
+
+        def work() -> None:
+            self._verify(None, "")
+            self._post(answer)
+
+        def answer() -> None:
+            self._running -= 1
+            self._next_checks()
+            decide(right=right and self.scram.is_current(name, proof.keys))
+
+        def decide(*, right: bool) -> None:
+            if not wanted():
+                return
+            if right:
+                self._checks.judged(address, right=True)
+            done(self._judged(peer, name, self._admitted(peer, name) if right else Verdict(None, REFUSED)))
+
+        until = self._clock() + self._patience
+        self._checks.put(address, Check(until, work, lambda: decide(right=False), wanted))
+        self._next_checks()
+
+    def _is_unchanged(self, user: User) -> bool:
+        """Return whether the user still exists with the same password, since a check takes its time."""
+        current = self._access.users.get(user.name)
+        return current is not None and current.password_hash == user.password_hash
 
     def _next_checks(self) -> None:
         """Start checks up to the number that may run at the same time."""

@@ -81,7 +81,7 @@ class Checks:
 
     def put(self, address: str, check: Check) -> None:
         """Add a check. From time to time, drop the checks of disconnected clients."""
-        (self._behind if self._suspect(address) else self._first).put(address, check)
+        (self._behind if self.suspects(address) else self._first).put(address, check)
         self._count += 1
         if self._count >= self._sweep_at:
             dropped = self._first.sweep() + self._behind.sweep()
@@ -113,6 +113,7 @@ class Checks:
         if len(self._wrong) > SUSPECTS:
             self._wrong.popitem(last=False)
 
-    def _suspect(self, address: str) -> bool:
+    def suspects(self, address: str) -> bool:
+        """Return whether a recent login from this address was wrong."""
         wrong = self._wrong.get(address)
         return wrong is not None and self._clock() - wrong < SUSPECT_SECONDS

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from escrowmq import __version__
 from escrowmq.admin.ports import OpenConnection
+from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
-from escrowmq.server.auth import hash_password
 from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.passwords import Passwords
 from escrowmq.server.resources import resident_bytes
 from escrowmq.server.runtime import Runtime
 
@@ -31,6 +32,7 @@ class ServerProcess:
         runtime: Runtime,
         maintenance: Maintenance,
         executor: Executor,
+        passwords: Passwords,
         *,
         data_dir: Path,
         free_bytes: Callable[[], int],
@@ -41,6 +43,7 @@ class ServerProcess:
         self._turns = runtime.turns
         self._maintenance = maintenance
         self._executor = executor
+        self._passwords = passwords
         self._data_dir = data_dir
         self._free_bytes = free_bytes
         self._started = time.monotonic()
@@ -63,9 +66,9 @@ class ServerProcess:
         await synced
         return result
 
-    async def hash_password(self, password: str) -> str:
+    async def hash_password(self, password: str) -> PasswordHashes:
         """See `BrokerProcess.hash_password`."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, hash_password, password)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._passwords.hashes, password)
 
     async def snapshot(self, *, compact: bool) -> str:
         """See `BrokerProcess.snapshot`."""

@@ -26,6 +26,8 @@ from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.keys import HASHES
+from escrowmq.wire.scram.server import Challenge
 
 _log = logging.getLogger("escrowmq.connection")
 
@@ -103,7 +105,7 @@ class Runtime:
         self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
         self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())
         self.limits: EndpointLimits = endpoint_limits(limits)
-        self.mechanisms: tuple[str, ...] = mechanisms
+        self._mechanisms = mechanisms
         self.alarms = alarms
         self.large_buffer = memoryview(bytearray(LARGE_READ))
         """Connections are read into this buffer while their clients publish large bodies."""
@@ -131,6 +133,15 @@ class Runtime:
             log_availability(queue, reason)
 
     # -- called by endpoints (wire.endpoint.Host)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """See `Host.mechanisms`."""
+        return tuple(name for name in self._mechanisms if name not in HASHES or self._authenticator.scram.offers(name))
+
+    def challenge(self, mechanism: str, user: str) -> Challenge:
+        """See `Host.challenge`."""
+        return self._authenticator.scram.challenge(mechanism, user)
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         """See `Host.authenticate`."""

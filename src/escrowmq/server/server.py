@@ -26,9 +26,11 @@ from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.listener import Bound
 from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
+from escrowmq.server.scram import ScramUsers
 from escrowmq.server.start import first_start
 from escrowmq.server.turn import Turns
 
@@ -50,13 +52,17 @@ class Server:
         loop = asyncio.get_running_loop()
         self._config = config
         self._journal = journal
-        self._passwords = ThreadPoolExecutor(2, thread_name_prefix="password")
+        self._password_threads = ThreadPoolExecutor(2, thread_name_prefix="password")
+        self._passwords = Passwords(config.security.mechanisms, config.security.scram_iterations)
+        self._scram = ScramUsers(broker.access, self._passwords, journal.identity)
         self._files = ThreadPoolExecutor(1, thread_name_prefix="journal-files")
         self._turns = Turns(loop, broker, journal)
         authenticator = Authenticator(
             broker.access,
-            self._passwords,
+            self._password_threads,
             self._turns.post,
+            self._scram,
+            broker.directory.record_access,
             guest_loopback_only=config.security.guest_loopback_only,
             anonymous_user=config.security.anonymous_user,
             patience=config.limits.unauthenticated_seconds,
@@ -77,6 +83,7 @@ class Server:
         self._process = ServerProcess(
             self._runtime,
             self._maintenance,
+            self._password_threads,
             self._passwords,
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
@@ -89,7 +96,8 @@ class Server:
     async def serve(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
         """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used."""
         self._turns.begin()
-        first_start(self._runtime.broker, self._config.security)
+        first_start(self._runtime.broker, self._config.security, self._passwords)
+        self._scram.warn()
         await self._turns.synced()
         try:
             await self._open_admin()
@@ -164,7 +172,7 @@ class Server:
         await self._turns.synced()
         self._turns.stop()
         self._files.shutdown()
-        self._passwords.shutdown(cancel_futures=True)
+        self._password_threads.shutdown(cancel_futures=True)
         self._journal.close()
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)

@@ -14,8 +14,8 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
-from escrowmq.server.auth import hash_password
 from escrowmq.server.clock import resume
+from escrowmq.server.passwords import Passwords
 from escrowmq.wire.formats import FORMATS
 
 _log = logging.getLogger("escrowmq.journal")
@@ -84,13 +84,15 @@ def make_private(data_dir: Path) -> None:
         )
 
 
-def first_start(broker: Broker, security: SecuritySection) -> None:
+def first_start(broker: Broker, security: SecuritySection, passwords: Passwords) -> None:
     """Create the first user and virtual host if there are none."""
     if broker.access.users or broker.directory.vhosts:
         return
     user, vhost = security.default_user, security.default_vhost
     broker.directory.add_vhost(vhost)
-    password = security.default_password.get_secret_value()
-    broker.directory.record_access(broker.access.add_user(user, hash_password(password), ("administrator",)))
+    hashes = passwords.hashes(security.default_password.get_secret_value())
+    broker.directory.record_access(
+        broker.access.add_user(user, hashes.password_hash, ("administrator",), hashes.scram_hashes)
+    )
     broker.directory.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
     _log.info("first start: created vhost %r and user %r", vhost, user)

@@ -10,6 +10,7 @@ from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.wire.outbox import Piece
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.server import Challenge
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Host(Protocol):
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """SASL mechanisms on offer, the preferred one first."""
+        ...
+
+    def challenge(self, mechanism: str, user: str) -> Challenge:
+        """Return the challenge for a login of `user`, which may not exist, by a mechanism of SCRAM."""
         ...
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:

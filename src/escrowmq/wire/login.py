@@ -1,18 +1,23 @@
 """Logging in: mechanisms on offer, the server's verdict, the virtual host. All protocols share it.
 
-An endpoint has one `Login`. It offers `mechanisms`, passes the client's first response to `authenticate`, and calls
-`enter` for the virtual host that the client names. When the protocol's opening sequence is complete, the endpoint calls
-`admit` to tell the server. The server closes a connection that is not admitted in time, so endpoints need no timer.
+An endpoint has one `Login`. It offers `mechanisms`, passes the client's first response to `authenticate`, and further
+ones to `respond`, and calls `enter` for the virtual host that the client names. When the protocol's opening sequence is
+complete, the endpoint calls `admit` to tell the server. The server closes a connection that is not admitted in time, so
+endpoints need no timer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
-from escrowmq.wire.sasl import SaslError, parse
+from escrowmq.wire.sasl import Credentials, SaslError, parse
+from escrowmq.wire.scram.keys import HASHES
+from escrowmq.wire.scram.messages import ScramError
+from escrowmq.wire.scram.server import ServerExchange
 
 if TYPE_CHECKING:
     from escrowmq.wire.endpoint import Endpoint, Host, Peer, Verdict
@@ -24,10 +29,14 @@ class LoginFault(Exception):  # noqa: N818 - a fault of the client, which gets t
     """A login that cannot be tried. The text names the fault and never contains the client's response."""
 
 
+def _ignore(_: object) -> None:
+    """Nobody waits for an answer."""
+
+
 class Login:
     """The login of one connection."""
 
-    __slots__ = ("_endpoint", "_host", "_vhost", "mechanisms", "user")
+    __slots__ = ("_challenge", "_done", "_endpoint", "_exchange", "_host", "_vhost", "final", "mechanisms", "user")
 
     def __init__(self, host: Host, endpoint: Endpoint, peer: Peer) -> None:
         self._host = host
@@ -38,6 +47,11 @@ class Login:
         self.mechanisms = tuple(name for name in host.mechanisms if certified or name != EXTERNAL)
         self.user = ""
         """The authenticated user; empty before the verdict and after a refusal."""
+        self.final = b""
+        """Data of the mechanism for the client after an accepted login; most mechanisms have none."""
+        self._exchange: ServerExchange | None = None
+        self._challenge: Callable[[bytes], None] = _ignore
+        self._done: Callable[[bool], None] = _ignore
 
     @property
     def vhost_name(self) -> str:
@@ -49,25 +63,55 @@ class Login:
         mechanism: str,
         response: bytes,
         done: Callable[[bool], None],
+        challenge: Callable[[bytes], None],
         decode_fields: Callable[[bytes], Mapping[str, object]] | None = None,
     ) -> None:
         """Let the server check the initial response of `mechanism`.
 
-        `done` is called with True if the server accepts the login (`user` is set then), and with False if the server
-        refuses it, either at once or in a later turn. `decode_fields` is the same as in `sasl.parse`.
+        `done` is called with True if the server accepts the login (`user` and `final` are set then), and with False if
+        the server refuses it, either at once or in a later turn. Mechanisms with several steps call `challenge` with
+        data for the client first, whose answer goes to `respond`. `decode_fields` is the same as in `sasl.parse`.
 
         Raises:     LoginFault: the mechanism is not on offer, or the response is malformed.
         """
         if mechanism not in self.mechanisms:
             raise LoginFault(f"unknown mechanism '{mechanism}'; offered are {', '.join(self.mechanisms)}")
+        self._challenge, self._done = challenge, done
+        if mechanism in HASHES:
+            self._exchange = ServerExchange(partial(self._host.challenge, mechanism))
+            if response:
+                self.respond(response)
+            else:
+                challenge(b"")  # a client without an initial response sends it as an answer
+            return
         try:
             credentials = parse(mechanism, response, decode_fields)
         except SaslError as error:
             raise LoginFault(str(error)) from None
+        self._ask(credentials, b"")
+
+    def respond(self, response: bytes) -> None:
+        """Take the client's answer to a challenge. Raises LoginFault if it is malformed."""
+        exchange = self._exchange
+        if exchange is None:
+            raise LoginFault("a response without a challenge")
+        try:
+            result = exchange.step(response)
+        except ScramError as error:
+            raise LoginFault(f"SCRAM: {error}") from None
+        if isinstance(result, bytes):
+            self._challenge(result)
+        else:
+            self._exchange = None
+            self._ask(Credentials(result.keys.mechanism, result.user, proof=result), result.signature())
+
+    def _ask(self, credentials: Credentials, final: bytes) -> None:
+        """Let the server judge. `final` is for the client if the login is accepted."""
 
         def judged(verdict: Verdict) -> None:
             self.user = verdict.user or ""
-            done(verdict.user is not None)
+            self.final = final if self.user else b""
+            self._done(verdict.user is not None)
 
         self._host.authenticate(self._endpoint, credentials, judged)
 

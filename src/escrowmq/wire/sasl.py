@@ -1,6 +1,7 @@
-"""SASL mechanisms, server side: parsing of the client's first response. No mechanism here needs a second step.
+"""SASL mechanisms, server side: parsing of the only response of the mechanisms that have one step.
 
-This module only parses. The server's authentication checks the password or the certificate.
+This module only parses. The server's authentication checks the password or the certificate. SCRAM, which has several
+steps, is in `wire.scram`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from escrowmq.wire.scram.server import Proof
 
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
 """The mechanisms that `parse` knows."""
@@ -25,12 +28,13 @@ class Credentials:
     """The identity that a client claims.
 
     `authcid` is the user name; it is empty for EXTERNAL when the certificate alone determines the user. `password` is
-    None if the mechanism has none. It is left out of the representation.
+    None if the mechanism has none. It is left out of the representation. `proof` is that of SCRAM.
     """
 
     mechanism: str
     authcid: str
     password: str | None = field(default=None, repr=False)
+    proof: Proof | None = field(default=None, repr=False)
 
 
 def parse(

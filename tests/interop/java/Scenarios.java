@@ -124,6 +124,16 @@ public class Scenarios {
     }
 
     @Scenario
+    static void loginByEachMechanism() throws Exception {
+        for (String mechanism : List.of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")) {
+            String only = "&amqp.saslMechanisms=" + mechanism;
+            session(Session.AUTO_ACKNOWLEDGE, only, session -> session.createTemporaryQueue());
+            refused(JMSSecurityException.class, () -> factory(only).createConnection("guest", "wrong").start());
+            refused(JMSSecurityException.class, () -> factory(only).createConnection("nobody", "guest").start());
+        }
+    }
+
+    @Scenario
     static void propertiesArriveUnchanged() throws Exception {
         session(session -> {
             Queue queue = session.createQueue("jms.properties");

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
+from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from tests.harness.server import SimServer
 
@@ -58,8 +59,8 @@ class FakeProcess:
         self.server.run_disk()
         return result
 
-    async def hash_password(self, password: str) -> str:
-        return f"hash of {password}"
+    async def hash_password(self, password: str) -> PasswordHashes:
+        return PasswordHashes(f"hash of {password}", (f"keys of {password}",))
 
     async def snapshot(self, *, compact: bool) -> str:
         self.compacted.append(compact)

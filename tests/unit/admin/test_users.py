@@ -50,8 +50,10 @@ def test_a_user_is_added_changed_and_deleted() -> None:
     perform(bench.operations, "user.add", name="alice", password="first", tags=["ops"])
     assert perform(bench.operations, "user.list")[-1] == _row(tags=["ops"], password=True)
     assert bench.users["alice"].password_hash == "hash of first"
+    assert bench.users["alice"].scram_hashes == ("keys of first",)
     perform(bench.operations, "user.password", name="alice", password="second")
     assert bench.users["alice"].password_hash == "hash of second"
+    assert bench.users["alice"].scram_hashes == ("keys of second",)
     perform(bench.operations, "user.password", name="alice")
     perform(bench.operations, "user.tags", name="alice", tags=[])
     assert perform(bench.operations, "user.list")[-1] == _row()

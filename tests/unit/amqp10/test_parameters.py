@@ -11,14 +11,15 @@ from escrowmq.amqp10.parameters import Backoff, parameters, parse_url
 def test_a_url_may_be_complete() -> None:
     found = parse_url("amqp://us%40er:pa%2Fss@host:1234/v%2Fh?timeout=5&idle_timeout=7&auth_mechanism=plain")
     assert (found.host, found.port, found.user, found.password) == ("host", 1234, "us@er", "pa/ss")
-    assert (found.virtual_host, found.hostname, found.login) == ("v/h", "vhost:v/h", "PLAIN")
+    assert (found.virtual_host, found.hostname, found.logins) == ("v/h", "vhost:v/h", ("PLAIN",))
     assert (found.timeout, found.idle_timeout) == (5.0, 7.0)
     assert "pa/ss" not in repr(found)
 
 
 def test_a_url_may_be_short() -> None:
     found = parse_url("amqp://[::1]")
-    assert (found.address, found.hostname, found.login) == ("[::1]:5672", "::1", "ANONYMOUS")
+    assert (found.address, found.hostname, found.logins) == ("[::1]:5672", "::1", ("ANONYMOUS",))
+    assert parse_url("amqp://u:p@h").logins == ("SCRAM-SHA-256", "PLAIN")
 
 
 def test_amqps_selects_tls() -> None:

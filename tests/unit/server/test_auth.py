@@ -11,9 +11,14 @@ import pytest
 from argon2 import PasswordHasher
 
 from escrowmq.core.access.access import Access
-from escrowmq.server.auth import HASHER, Authenticator, hash_password
+from escrowmq.core.access.permissions import User
+from escrowmq.server.auth import Authenticator
+from escrowmq.server.passwords import Passwords
+from escrowmq.server.scram import ScramUsers
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.client import ClientExchange
+from escrowmq.wire.scram.server import Proof, ServerExchange
 
 FAST = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 LOCAL = Peer("127.0.0.1", 1, loopback=True)
@@ -42,6 +47,8 @@ class Desk:
 
     def __init__(self, *, guest_loopback_only: bool = True, anonymous_user: str = "") -> None:
         self.access = Access()
+        self.passwords = Passwords(("SCRAM-SHA-256",), 4096, FAST)
+        self.recorded: list[User] = []
         for name in ("alice", "guest"):
             self.access.add_user(name, FAST.hash("secret" if name == "alice" else name))
         self.access.add_user("eve", "")
@@ -52,6 +59,8 @@ class Desk:
             self.access,
             self.later,
             lambda call: call(),
+            ScramUsers(self.access, self.passwords, b"key"),
+            self.recorded.append,
             guest_loopback_only=guest_loopback_only,
             anonymous_user=anonymous_user,
             hasher=FAST,
@@ -60,6 +69,17 @@ class Desk:
 
     def ask(self, name: str, password: str | None, peer: Peer = LOCAL, mechanism: str = "PLAIN") -> None:
         self.authenticator.authenticate(peer, Credentials(mechanism, name, password), self.verdicts.append)
+
+    def prove(self, name: str, password: str, peer: Peer = LOCAL, *, stays: bool = True) -> None:
+        """Log in by SCRAM, as a client that disconnects before the answer unless it `stays`."""
+        client = ClientExchange("SCRAM-SHA-256", name, password, "nonce")
+        server = ServerExchange(lambda user: self.authenticator.scram.challenge("SCRAM-SHA-256", user))
+        challenge = server.step(client.first())
+        assert isinstance(challenge, bytes)
+        proof = server.step(client.final(challenge))
+        assert isinstance(proof, Proof)
+        credentials = Credentials("SCRAM-SHA-256", proof.user, proof=proof)
+        self.authenticator.authenticate(peer, credentials, self.verdicts.append, lambda: stays)
 
     def login(self, name: str, password: str | None, peer: Peer = LOCAL, mechanism: str = "PLAIN") -> Verdict:
         self.ask(name, password, peer, mechanism)
@@ -196,13 +216,6 @@ def test_refusals_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
     assert "secret" not in caplog.text
 
 
-def test_hashes_are_of_the_documented_kind() -> None:
-    first, second = hash_password("x"), hash_password("x")
-    assert first.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
-    assert first != second
-    assert HASHER.verify(first, "x")
-
-
 def test_a_host_that_guesses_passwords_does_not_delay_other_hosts() -> None:
     desk = Desk()
     for i in range(100):
@@ -254,3 +267,119 @@ def test_a_disconnected_client_is_neither_checked_nor_answered() -> None:
     assert desk.later.run() == 2, "those that had begun"
     assert desk.later.run() == 0
     assert not desk.verdicts
+
+
+class ScramDesk(Desk):
+    """All users have keys of SCRAM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, password in (("alice", "secret"), ("guest", "guest")):
+            self.access.set_password(name, *self.passwords.hashes(password))
+
+
+def test_a_right_proof_of_scram_is_accepted_at_once() -> None:
+    desk = ScramDesk()
+    desk.prove("alice", "secret")
+    assert desk.verdicts == [Verdict("alice")]
+    assert not desk.later.work
+
+
+@pytest.mark.parametrize("name", ["alice", "nobody", "eve"])
+def test_a_wrong_proof_of_scram_costs_as_much_as_a_wrong_password(name: str) -> None:
+    desk = ScramDesk()
+    desk.prove(name, "wrong")
+    assert not desk.verdicts
+    assert desk.later.run() == 1
+    assert desk.verdicts == [Verdict(None, "user or password is wrong")]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_addresses_that_guess_by_scram_wait_for_every_answer() -> None:
+    desk = ScramDesk()
+    desk.prove("alice", "wrong", REMOTE, stays=False)
+    desk.prove("alice", "secret", REMOTE)
+    assert not desk.verdicts, "whether a guess was right is not told at once"
+    desk.prove("alice", "secret", LOCAL)
+    assert desk.verdicts == [Verdict("alice")], "other addresses do not wait"
+    while desk.later.run():
+        pass
+    assert desk.verdicts == [Verdict("alice")] * 2
+    desk.prove("alice", "secret", REMOTE)
+    assert len(desk.verdicts) == 3, "a right login ends the suspicion"
+
+
+def test_wrong_logins_with_plain_and_with_scram_count_alike() -> None:
+    desk = ScramDesk()
+    desk.login("alice", "wrong", REMOTE)
+    desk.prove("alice", "secret", REMOTE)
+    assert not desk.verdicts
+    desk.later.run()
+    assert desk.verdicts == [Verdict("alice")]
+
+
+def test_a_proof_is_void_once_the_password_has_changed() -> None:
+    desk = ScramDesk()
+    desk.login("alice", "wrong")
+    desk.prove("alice", "secret")
+    desk.access.set_password("alice", *desk.passwords.hashes("new"))
+    desk.later.run()
+    assert desk.verdicts[0].user is None
+
+
+def test_guest_is_bound_to_this_machine_with_scram_too() -> None:
+    desk = ScramDesk()
+    desk.prove("guest", "guest", REMOTE)
+    desk.prove("guest", "guest", LOCAL)
+    assert [verdict.user for verdict in desk.verdicts] == [None, "guest"]
+
+
+def test_the_keys_of_scram_are_added_at_the_first_login_with_a_password() -> None:
+    desk = Desk()
+    assert not desk.authenticator.scram.offers("SCRAM-SHA-256")
+    desk.login("alice", "wrong")
+    assert not desk.recorded
+    desk.login("alice", "secret")
+    assert [user.name for user in desk.recorded] == ["alice"]
+    desk.prove("alice", "secret")
+    assert desk.verdicts.pop() == Verdict("alice")
+    desk.login("guest", "guest")
+    assert desk.authenticator.scram.offers("SCRAM-SHA-256")
+
+
+def test_keys_are_not_added_twice() -> None:
+    desk = ScramDesk()
+    desk.login("alice", "secret")
+    assert not desk.recorded
+
+
+def test_keys_of_a_password_that_was_changed_meanwhile_are_not_kept() -> None:
+    desk = Desk()
+    desk.ask("alice", "secret")
+    desk.access.set_password("alice", FAST.hash("new"))
+    desk.later.run()
+    assert not desk.recorded
+    assert not desk.access.users["alice"].scram_hashes
+
+
+def test_a_login_is_right_although_keys_are_added_while_it_is_checked() -> None:
+    desk = Desk()
+    desk.ask("alice", "secret")
+    hashes = desk.access.users["alice"].password_hash
+    desk.access.set_password("alice", hashes, desk.passwords.scram_hashes("secret"))
+    desk.later.run()
+    assert desk.verdicts == [Verdict("alice")]
+
+
+def test_scram_leaves_no_secrets_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        desk = Desk()
+        desk.authenticator.scram.warn()
+        desk.login("alice", "secret")
+        desk.prove("alice", "secret")
+        desk.prove("alice", "hunter2")
+        desk.later.run()
+    assert "SCRAM-SHA-256 is not offered yet, because these users have no keys for it: 'alice', 'guest'" in caplog.text
+    assert "$" not in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "secret" not in caplog.text

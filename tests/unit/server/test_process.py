@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from escrowmq.admin.ports import BrokerProcess
-from escrowmq.server.auth import HASHER
 from escrowmq.server.maintenance import Maintenance, Stage
+from escrowmq.server.passwords import HASHER, Passwords
 from escrowmq.server.process import ServerProcess
 from tests.unit.server.benches import on_loop
 from tests.unit.server.scenes import Scene
@@ -34,6 +34,7 @@ def process_of(scene: Scene, failure: str = "") -> ServerProcess:
         scene.runtime,
         cast("Maintenance", maintenance),
         ThreadPoolExecutor(1),
+        Passwords(("PLAIN", "SCRAM-SHA-512")),
         data_dir=Path("/data"),
         free_bytes=lambda: 7,
     )
@@ -58,7 +59,9 @@ def test_a_change_is_on_disk_when_it_returns() -> None:
 def test_a_password_is_hashed_by_the_executor() -> None:
     async def test() -> None:
         scene = Scene()
-        assert HASHER.verify(await process_of(scene).hash_password("secret"), "secret")
+        hashes = await process_of(scene).hash_password("secret")
+        assert HASHER.verify(hashes.password_hash, "secret")
+        assert [each.partition("$")[0] for each in hashes.scram_hashes] == ["SCRAM-SHA-512"]
         await scene.bench.close()
 
     on_loop(test)

@@ -17,6 +17,7 @@ from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server.passwords import Passwords
 from escrowmq.server.start import advice, first_start, recover
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -40,7 +41,7 @@ def test_the_first_start_creates_a_user_with_all_permissions() -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
     security = SecuritySection(default_user="root", default_password=SecretStr("s3cret"), default_vhost="main")
-    first_start(broker, security)
+    first_start(broker, security, Passwords())
     written(journal)
     for each in (broker, opened(storage)[1]):
         assert list(each.directory.vhosts) == ["main"]
@@ -53,11 +54,11 @@ def test_the_first_start_creates_a_user_with_all_permissions() -> None:
 def test_a_second_start_makes_nothing_again() -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)
-    first_start(broker, SecuritySection())
+    first_start(broker, SecuritySection(), Passwords())
     broker.directory.record_access_removed(broker.access.remove_user("guest"))
     written(journal)
     _, again = opened(storage)
-    first_start(again, SecuritySection())
+    first_start(again, SecuritySection(), Passwords())
     assert not again.access.users
 
 

@@ -11,6 +11,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.endpoint import Endpoint, Peer, Verdict
 from escrowmq.wire.login import Login, LoginFault
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.client import ClientExchange
 from tests.unit.wire.amqp091.clients import Server
 
 PEER = Peer("h", 1)
@@ -19,7 +20,7 @@ PEER = Peer("h", 1)
 class Desk(Server):
     """A server that gives its verdicts later."""
 
-    mechanisms = ("PLAIN", "EXTERNAL")
+    mechanisms = ("PLAIN", "EXTERNAL", "SCRAM-SHA-256")
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,26 +30,34 @@ class Desk(Server):
         self.asked.append((credentials, done))
 
 
+def unchallenged(data: bytes) -> None:
+    raise AssertionError(f"challenge {data!r} of a mechanism with one step")
+
+
 def login(desk: Desk, peer: Peer = PEER) -> Login:
     return Login(desk, cast("Endpoint", object()), peer)
 
 
 def test_external_is_offered_only_with_a_certificate() -> None:
-    assert login(Desk()).mechanisms == ("PLAIN",)
-    assert login(Desk(), Peer("h", 1, tls=True, certificate_user="alice")).mechanisms == ("PLAIN", "EXTERNAL")
+    assert login(Desk()).mechanisms == ("PLAIN", "SCRAM-SHA-256")
+    assert login(Desk(), Peer("h", 1, tls=True, certificate_user="alice")).mechanisms == (
+        "PLAIN",
+        "EXTERNAL",
+        "SCRAM-SHA-256",
+    )
 
 
 @pytest.mark.parametrize(
     ("mechanism", "response", "fault"),
     [
-        ("EXTERNAL", b"", "unknown mechanism 'EXTERNAL'; offered are PLAIN"),
+        ("EXTERNAL", b"", "unknown mechanism 'EXTERNAL'; offered are PLAIN, SCRAM-SHA-256"),
         ("PLAIN", b"hunter2", "PLAIN: expected authzid, authcid and password with NUL between them"),
     ],
 )
 def test_an_invalid_login_is_an_error(mechanism: str, response: bytes, fault: str) -> None:
     desk = Desk()
     with pytest.raises(LoginFault) as caught:
-        login(desk).authenticate(mechanism, response, lambda _: None)
+        login(desk).authenticate(mechanism, response, lambda _: None, unchallenged)
     assert str(caught.value) == fault
     assert desk.asked == []
 
@@ -56,7 +65,7 @@ def test_an_invalid_login_is_an_error(mechanism: str, response: bytes, fault: st
 def test_the_user_is_known_once_the_server_has_accepted_the_login() -> None:
     desk = Desk()
     mine, told = login(desk), list[bool]()
-    mine.authenticate("PLAIN", b"\0guest\0guest", told.append)
+    mine.authenticate("PLAIN", b"\0guest\0guest", told.append, unchallenged)
     (credentials, done) = desk.asked[0]
     assert (credentials.authcid, mine.user, told) == ("guest", "", [])
     done(Verdict("guest"))
@@ -66,15 +75,58 @@ def test_the_user_is_known_once_the_server_has_accepted_the_login() -> None:
 def test_a_refused_login_leaves_no_user() -> None:
     desk = Desk()
     mine, told = login(desk), list[bool]()
-    mine.authenticate("PLAIN", b"\0guest\0wrong", told.append)
+    mine.authenticate("PLAIN", b"\0guest\0wrong", told.append, unchallenged)
     desk.asked[0][1](Verdict(None, "wrong"))
     assert (mine.user, told) == ("", [False])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_scram_goes_by_challenges(at_once: bool) -> None:
+    desk = Desk()
+    mine, told, challenges = login(desk), list[bool](), list[bytes]()
+    client = ClientExchange("SCRAM-SHA-256", "guest", "guest", "abc")
+    if at_once:
+        mine.authenticate("SCRAM-SHA-256", client.first(), told.append, challenges.append)
+    else:
+        mine.authenticate("SCRAM-SHA-256", b"", told.append, challenges.append)
+        assert challenges.pop() == b""
+        mine.respond(client.first())
+    mine.respond(client.final(challenges.pop()))
+    (credentials, done) = desk.asked[0]
+    assert credentials.proof is not None
+    assert credentials.proof.fits()
+    assert (credentials.mechanism, credentials.authcid, told) == ("SCRAM-SHA-256", "guest", [])
+    done(Verdict("guest"))
+    client.verify(mine.final)
+    assert (mine.user, told) == ("guest", [True])
+
+
+def test_a_refused_proof_gets_no_signature() -> None:
+    desk = Desk()
+    mine, challenges = login(desk), list[bytes]()
+    client = ClientExchange("SCRAM-SHA-256", "guest", "wrong", "abc")
+    mine.authenticate("SCRAM-SHA-256", client.first(), lambda _: None, challenges.append)
+    mine.respond(client.final(challenges.pop()))
+    assert desk.asked[0][0].proof is not None
+    assert not desk.asked[0][0].proof.fits()
+    desk.asked[0][1](Verdict(None, "wrong"))
+    assert mine.final == b""
+
+
+def test_malformed_responses_to_challenges_are_errors() -> None:
+    mine = login(Desk())
+    with pytest.raises(LoginFault, match="a response without a challenge"):
+        mine.respond(b"")
+    with pytest.raises(LoginFault, match="SCRAM: the GS2 header is malformed"):
+        mine.authenticate("SCRAM-SHA-256", b"x", lambda _: None, unchallenged)
+    with pytest.raises(LoginFault, match="SCRAM: unexpected message"):
+        mine.respond(b"n,,n=user,r=x")
 
 
 def test_a_user_enters_a_virtual_host_and_is_admitted() -> None:
     desk = Desk()
     mine = login(desk)
-    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None)
+    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None, unchallenged)
     desk.asked[0][1](Verdict("guest"))
     assert mine.vhost_name == ""
     assert mine.enter("/") is desk.broker.directory.vhosts["/"]
@@ -98,7 +150,7 @@ def test_a_limit_on_connections_excludes_a_permitted_user() -> None:
 
     desk = Full()
     mine = login(desk)
-    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None)
+    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None, unchallenged)
     desk.asked[0][1](Verdict("guest"))
     with pytest.raises(BrokerError, match="no room for guest in /"):
         mine.enter("/")

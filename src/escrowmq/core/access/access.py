@@ -156,17 +156,19 @@ class Access:
             raise BrokerError(Condition.NOT_FOUND, f"no such user '{name}'")
         return user
 
-    def add_user(self, name: str, password_hash: str, tags: tuple[str, ...] = ()) -> User:
+    def add_user(
+        self, name: str, password_hash: str, tags: tuple[str, ...] = (), scram_hashes: tuple[str, ...] = ()
+    ) -> User:
         """Add a user. Raises PRECONDITION_FAILED if the name is taken, INVALID_ARGUMENT if it is empty."""
         if not name:
             raise BrokerError(Condition.INVALID_ARGUMENT, "a user needs a name")
         if name in self.users:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"user '{name}' already exists")
-        return self._put_user(User(name, password_hash, tags))
+        return self._put_user(User(name, password_hash, tags, scram_hashes=scram_hashes))
 
-    def set_password(self, name: str, password_hash: str) -> User:
-        """Replace the user's password hash. Raises NOT_FOUND."""
-        return self._put_user(replace(self.user(name), password_hash=password_hash))
+    def set_password(self, name: str, password_hash: str, scram_hashes: tuple[str, ...] = ()) -> User:
+        """Replace all hashes of the user's password. Raises NOT_FOUND."""
+        return self._put_user(replace(self.user(name), password_hash=password_hash, scram_hashes=scram_hashes))
 
     def set_tags(self, name: str, tags: tuple[str, ...]) -> User:
         """Replace the user's tags. Raises NOT_FOUND."""

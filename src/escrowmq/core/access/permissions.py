@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
 
 import re2
 
 from escrowmq.core.conditions import BrokerError, Condition
 
 
+class PasswordHashes(NamedTuple):
+    """The forms in which a password is stored. The core does not look into them."""
+
+    password_hash: str = ""
+    """For mechanisms that reveal the password to the broker; empty if the user has no password."""
+    scram_hashes: tuple[str, ...] = ()
+    """For the mechanisms of SCRAM. Journals of older versions have none."""
+
+
 @dataclass(frozen=True, slots=True)
 class User:
-    """An account that can log in. The core does not look into the password hash.
+    """An account that can log in. The core does not look into the hashes of its password.
 
     The limits are the numbers of open connections and channels that it may have together; None means no limit.
     """
@@ -22,6 +31,7 @@ class User:
     tags: tuple[str, ...] = ()
     max_connections: int | None = None
     max_channels: int | None = None
+    scram_hashes: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

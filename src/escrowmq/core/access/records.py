@@ -27,7 +27,10 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
     match entry:
         case User(name, password_hash, tags):
             limits = _limits(max_connections=entry.max_connections, max_channels=entry.max_channels)
-            return Kind.USER_SET, {"name": name, "password_hash": password_hash, "tags": list(tags)} | limits
+            fields = {"name": name, "password_hash": password_hash, "tags": list(tags)} | limits
+            if entry.scram_hashes:
+                fields["scram_hashes"] = list(entry.scram_hashes)
+            return Kind.USER_SET, fields
         case Vhost(name):
             limits = _limits(max_connections=entry.max_connections, max_queues=entry.max_queues)
             return Kind.VHOST_SET, {"name": name} | limits
@@ -73,6 +76,7 @@ def restore(access: Access, kind: Kind, fields: Mapping[str, Any]) -> None:
                     tuple(fields["tags"]),
                     fields.get("max_connections"),
                     fields.get("max_channels"),
+                    tuple(fields.get("scram_hashes", ())),
                 )
             )
         case Kind.USER_DELETED:

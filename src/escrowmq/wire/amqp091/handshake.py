@@ -43,7 +43,11 @@ class State(Enum):
 
     HEADER = auto()
     START = auto()
+    SECURE = auto()
+    """The mechanism has further steps, and the client's answer to `connection.secure` is next."""
     AUTHENTICATING = auto()
+    ACCEPTED = auto()
+    """The login is accepted, and the client's answer to the last data of the mechanism is next."""
     TUNE = auto()
     OPEN = auto()
     RUNNING = auto()
@@ -72,12 +76,32 @@ def start_ok(connection: Connection, method: spec.ConnectionStartOk) -> None:
                 "For details see the broker logfile."
             )
             return
-        limits = connection.limits
-        connection.send(spec.ConnectionTune(limits.channels, limits.frame_max, limits.heartbeat))
-        connection.state = State.TUNE
+        if connection.login.final:
+            challenge(connection.login.final, State.ACCEPTED)
+        else:
+            _tune(connection)
         connection.resume()
 
-    connection.login.authenticate(method.mechanism, method.response, done, decode_fields)
+    def challenge(data: bytes, state: State = State.SECURE) -> None:
+        connection.send(spec.ConnectionSecure(data))
+        connection.state = state
+
+    connection.login.authenticate(method.mechanism, method.response, done, challenge, decode_fields)
+
+
+def secure_ok(connection: Connection, method: spec.ConnectionSecureOk) -> None:
+    """Go on with the login."""
+    if connection.state is State.ACCEPTED:
+        _tune(connection)
+    else:
+        connection.state = State.AUTHENTICATING
+        connection.login.respond(method.response)
+
+
+def _tune(connection: Connection) -> None:
+    limits = connection.limits
+    connection.send(spec.ConnectionTune(limits.channels, limits.frame_max, limits.heartbeat))
+    connection.state = State.TUNE
 
 
 def _introduce(connection: Connection, client: FieldTable) -> None:
@@ -152,6 +176,8 @@ Handler = Callable[[Any, Any], None]
 # The methods of the connection class that are valid in each state; any other is refused with 503 COMMAND_INVALID.
 HANDLERS: Final[dict[State, dict[int, Handler]]] = {
     State.START: {spec.ConnectionStartOk.INDEX: start_ok, spec.ConnectionClose.INDEX: close},
+    State.SECURE: {spec.ConnectionSecureOk.INDEX: secure_ok, spec.ConnectionClose.INDEX: close},
+    State.ACCEPTED: {spec.ConnectionSecureOk.INDEX: secure_ok, spec.ConnectionClose.INDEX: close},
     State.TUNE: {
         spec.ConnectionTuneOk.INDEX: tune_ok,
         spec.ConnectionClose.INDEX: close,

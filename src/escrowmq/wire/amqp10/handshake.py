@@ -8,6 +8,7 @@ ANONYMOUS, if the broker offers that. Otherwise the broker answers with the head
 |----------------|----------------|----------------------|--------------|---------------|--------|
 | HEADER         | SASL           | OPENING, or refused  | refused      |               |        |
 | SASL           |                |                      |              | AUTHENTICATING|        |
+| CHALLENGED     |                |                      |              | AUTHENTICATING|        |
 | AUTHENTICATING | input waits    | input waits          | input waits  | input waits   | waits  |
 | AUTHENTICATED  | refused        | OPENING              | refused      |               |        |
 | OPENING        |                |                      |              |               | RUNNING|
@@ -15,7 +16,9 @@ ANONYMOUS, if the broker offers that. Otherwise the broker answers with the head
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq import __version__
@@ -23,18 +26,19 @@ from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import Open, encode_performative
-from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
+from escrowmq.wire.amqp10.codec.sasl import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.delays import DELAYED_DELIVERY
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_ALLOWED, connection_fault
 from escrowmq.wire.login import EXTERNAL, LoginFault
+from escrowmq.wire.scram.keys import HASHES
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.connection import Connection
     from escrowmq.wire.amqp10.errors import AmqpFault
 
 ANONYMOUS: Final = "ANONYMOUS"
-MECHANISMS: Final = ("EXTERNAL", "PLAIN", "ANONYMOUS")
+MECHANISMS: Final = frozenset(("EXTERNAL", "PLAIN", "ANONYMOUS", *HASHES))
 """The mechanisms of this protocol, if the server offers them."""
 SOLE: Final = Symbol("sole-connection-for-container")
 CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"), DELAYED_DELIVERY, Symbol("SHARED-SUBS"), SOLE)
@@ -53,6 +57,8 @@ class ConnectionState(Enum):
 
     HEADER = auto()
     SASL = auto()
+    CHALLENGED = auto()
+    """The mechanism has further steps, and the client's answer to a challenge is next."""
     AUTHENTICATING = auto()
     AUTHENTICATED = auto()
     OPENING = auto()
@@ -104,32 +110,44 @@ def _log_in_without_sasl(connection: Connection) -> None:
         connection.state = _State.OPENING
         connection.resume()
 
-    connection.login.authenticate(mechanism, b"", done)
+    connection.login.authenticate(mechanism, b"", done, lambda _: None)  # these mechanisms have one step
 
 
-def read_sasl(connection: Connection, init: object) -> None:
-    """Handle the frame of SASL that a client sends: its choice of a mechanism, with the response. Raises AmqpFault."""
-    if not isinstance(init, SaslInit):
-        raise connection_fault(NOT_ALLOWED, "expected sasl-init")
+def read_sasl(connection: Connection, frame_of_sasl: object) -> None:
+    """Handle a frame of SASL: the choice of a mechanism, or the response to a challenge. Raises AmqpFault."""
+    step: Callable[[], None]
+    if connection.state is _State.CHALLENGED and isinstance(frame_of_sasl, SaslResponse):
+        step = partial(connection.login.respond, frame_of_sasl.response)
+    elif connection.state is _State.SASL and isinstance(frame_of_sasl, SaslInit):
+        step = partial(_begin, connection, frame_of_sasl)
+    else:
+        expected = "sasl-init" if connection.state is _State.SASL else "sasl-response"
+        raise connection_fault(NOT_ALLOWED, f"expected {expected}")
     connection.state = _State.AUTHENTICATING
+    try:
+        step()
+    except LoginFault:
+        _send_outcome(connection, accepted=False)
 
+
+def _begin(connection: Connection, init: SaslInit) -> None:
     def done(accepted: bool) -> None:
         if connection.state is not _State.AUTHENTICATING:
             return
         _send_outcome(connection, accepted=accepted)
         connection.resume()
 
+    def challenge(data: bytes) -> None:
+        connection.send_raw(frame(0, encode_performative(SaslChallenge(data)), type=SASL))
+        connection.state = _State.CHALLENGED
+
     if str(init.mechanism) not in mechanisms_of(connection):
-        _send_outcome(connection, accepted=False)
-        return
-    try:
-        connection.login.authenticate(str(init.mechanism), init.initial_response or b"", done)
-    except LoginFault:
-        _send_outcome(connection, accepted=False)
+        raise LoginFault("the mechanism is not on offer")
+    connection.login.authenticate(str(init.mechanism), init.initial_response or b"", done, challenge)
 
 
 def _send_outcome(connection: Connection, *, accepted: bool) -> None:
-    outcome = SaslOutcome(code=_OK if accepted else _AUTH)
+    outcome = SaslOutcome(_OK if accepted else _AUTH, connection.login.final or None)
     connection.send_raw(frame(0, encode_performative(outcome), type=SASL))
     if accepted:
         connection.state = _State.AUTHENTICATED

@@ -48,6 +48,7 @@ _HEAD: Final = struct.Struct(">IBBH")  # size, offset of the body in words, type
 _LONGEST_BEFORE_OPEN: Final = 16_384
 """The longest frame, and the most bytes that wait, before the client is logged in."""
 _HEADERS: Final = frozenset((ConnectionState.HEADER, ConnectionState.AUTHENTICATED))
+_SASL: Final = frozenset((ConnectionState.SASL, ConnectionState.CHALLENGED))
 _CLOSED: Final = frozenset((ConnectionState.CLOSED,))
 _WAITING: Final = frozenset((ConnectionState.AUTHENTICATING, ConnectionState.CLOSED))
 _State = ConnectionState
@@ -181,7 +182,7 @@ class Reader:
     def _frame(self, kind: int, channel: int, data: bytes, at: int, end: int) -> None:
         """Handle one frame, whose body lies between `at` and `end`. Raises AmqpFault."""
         connection = self._connection
-        in_sasl = connection.state is _State.SASL
+        in_sasl = connection.state in _SASL
         if kind != (SASL if in_sasl else AMQP):
             raise connection_fault(FRAMING_ERROR, f"unexpected frame of type {kind}")
         if at == end and not in_sasl:

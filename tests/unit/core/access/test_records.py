@@ -18,6 +18,7 @@ from escrowmq.core.recovery.snapshot import snapshot
 
 ALICE = User("alice", "$argon2id$x", ("administrator", "monitoring"))
 ORDERS = Vhost("orders")
+BOB = User("bob", "$argon2id$y", (), 3, 4, ("SCRAM-SHA-256$4096:a$b:c",))
 ENTRIES: tuple[Entry, ...] = (
     ALICE,
     ORDERS,
@@ -87,6 +88,15 @@ def test_an_entry_survives_its_record(entry: Entry) -> None:
     access = Access()
     restore(access, kind, fields)
     assert list(access.entries()) == [entry]
+
+
+def test_the_keys_of_scram_survive_and_are_optional() -> None:
+    kind, fields = set_record(BOB)
+    access = Access()
+    restore(access, kind, decode_change(encode_change(**fields)))
+    assert access.users["bob"] == BOB
+    assert "scram_hashes" not in set_record(ALICE)[1]
+    assert "SCRAM" not in repr(BOB)
 
 
 def test_a_removed_entry_is_not_restored() -> None:

@@ -37,7 +37,9 @@ class Server(SimServer):
         self.admissions: list[tuple[str, str]] = []
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
-        known = credentials.authcid in self.broker.access.users and credentials.password == credentials.authcid
+        proof = credentials.proof
+        fits = proof.fits() if proof is not None else credentials.password == credentials.authcid
+        known = fits and credentials.authcid in self.broker.access.users
         verdict = Verdict(credentials.authcid) if known else Verdict(None, "wrong")
         if self.slow:
             self.logins.append(lambda: done(verdict))

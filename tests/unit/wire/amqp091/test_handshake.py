@@ -9,6 +9,7 @@ from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, method_fram
 from escrowmq.wire.amqp091.handshake import CAPABILITIES, State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.table import FieldTable, encode_table
+from escrowmq.wire.scram.client import ClientExchange
 from tests.harness.client import SimClient, connect
 from tests.harness.frames import FrameReader
 from tests.unit.wire.amqp091.clients import Server, fails_channel, fails_connection, opening, server
@@ -46,6 +47,15 @@ def start_ok(
 ) -> spec.ConnectionStartOk:
     properties: FieldTable = {**TELL_ME, **(client or {})}
     return spec.ConnectionStartOk(properties, mechanism, response, "en_US")
+
+
+def scram(password: str) -> tuple[Talk, ClientExchange]:
+    """Return a connection to a server that offers SCRAM only, and the client's side of a login."""
+    made = server()
+    made.mechanisms = ("SCRAM-SHA-256",)
+    talk = Talk(made)
+    talk.say(PROTOCOL_HEADER)
+    return talk, ClientExchange("SCRAM-SHA-256", "guest", password, "abc")
 
 
 def code_of(said: list[Method]) -> int:
@@ -107,6 +117,36 @@ class TestLogin:
         assert code_of(said) == codes.ACCESS_REFUSED
         assert "wrong" not in str(said)
         assert talk.port.closed
+
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_scram_goes_by_secure_and_secure_ok(self, at_once: bool) -> None:
+        talk, client = scram("guest")
+        first = client.first()
+        if at_once:
+            (said,) = talk.say(start_ok("SCRAM-SHA-256", first))
+        else:
+            assert talk.say(start_ok("SCRAM-SHA-256", b"")) == [spec.ConnectionSecure(b"")]
+            (said,) = talk.say(spec.ConnectionSecureOk(first))
+        assert isinstance(said, spec.ConnectionSecure)
+        (said,) = talk.say(spec.ConnectionSecureOk(client.final(said.challenge)))
+        assert isinstance(said, spec.ConnectionSecure)
+        client.verify(said.challenge)
+        assert talk.say(spec.ConnectionSecureOk(b"")) == [spec.ConnectionTune(2047, 131_072, 60)]
+        assert talk.say(spec.ConnectionTuneOk(0, 0, 0), spec.ConnectionOpen("/")) == [spec.ConnectionOpenOk()]
+
+    def test_a_wrong_proof_or_a_malformed_response_closes_the_connection(self) -> None:
+        for malformed in (False, True):
+            talk, client = scram("wrong")
+            (said,) = talk.say(start_ok("SCRAM-SHA-256", client.first()))
+            assert isinstance(said, spec.ConnectionSecure)
+            final = client.final(said.challenge)
+            assert code_of(talk.say(spec.ConnectionSecureOk(b"x" if malformed else final))) == codes.ACCESS_REFUSED
+            assert talk.port.closed
+
+    def test_secure_ok_needs_a_challenge(self) -> None:
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        assert code_of(talk.say(spec.ConnectionSecureOk(b"n,,n=guest,r=abc"))) == codes.COMMAND_INVALID
 
     def test_the_server_learns_of_a_client_when_its_connection_is_open(self) -> None:
         made = server()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, TLS_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import Begin, Close, Open, encode_performative
-from escrowmq.wire.amqp10.codec.sasl import SaslInit, SaslMechanisms, SaslOutcome
+from escrowmq.wire.amqp10.codec.sasl import (
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, FRAMING_ERROR, INVALID_FIELD, NOT_ALLOWED
 from escrowmq.wire.amqp10.handshake import CAPABILITIES, SOLE, ConnectionState
 from escrowmq.wire.endpoint import Endpoint, Verdict
 from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.scram.client import ClientExchange
 from tests.harness.server import Options
 from tests.unit.wire.amqp10.clients import Client, Server, server
 
@@ -87,6 +95,84 @@ def test_another_header_is_answered_with_that_of_sasl(header: bytes) -> None:
     client.send_bytes(header)
     assert client.raw == SASL_HEADER
     assert client.port.closed
+
+
+class Scram:
+    """A client's side of a login by SCRAM, on a server that offers only that."""
+
+    def __init__(self, password: str = "guest", *, slow: bool = False) -> None:
+        made = server()
+        made.mechanisms = ("SCRAM-SHA-256",)
+        made.slow = slow
+        self.server = made
+        self.exchange = ClientExchange("SCRAM-SHA-256", "guest", password, "abc")
+        self.client = Client(made, opens=False)
+        self.client.headers(SASL_HEADER)
+        assert self.client.expect(SaslMechanisms).sasl_server_mechanisms == ("SCRAM-SHA-256",)
+
+    def say(self, performative: Any) -> None:
+        self.client.send_bytes(frame(0, encode_performative(performative), type=SASL))
+
+    def begin(self) -> bytes:
+        """Send the initial response; return the challenge."""
+        self.say(SaslInit(Symbol("SCRAM-SHA-256"), self.exchange.first()))
+        return self.client.expect(SaslChallenge).challenge
+
+
+def test_scram_needs_a_challenge_and_the_outcome_has_the_signature() -> None:
+    login = Scram()
+    login.say(SaslResponse(login.exchange.final(login.begin())))
+    outcome = login.client.expect(SaslOutcome)
+    assert outcome.code == 0
+    login.exchange.verify(outcome.additional_data or b"")
+    login.client.headers(PROTOCOL_HEADER)
+    login.client.send(0, Open("c"))
+    login.client.expect(Open)
+
+
+def test_a_client_may_send_its_first_message_as_a_response() -> None:
+    login = Scram()
+    login.say(SaslInit(Symbol("SCRAM-SHA-256")))
+    assert login.client.expect(SaslChallenge).challenge == b""
+    login.say(SaslResponse(login.exchange.first()))
+    login.say(SaslResponse(login.exchange.final(login.client.expect(SaslChallenge).challenge)))
+    assert login.client.expect(SaslOutcome).code == 0
+
+
+def test_input_waits_while_a_proof_is_judged() -> None:
+    login = Scram(slow=True)
+    login.say(SaslResponse(login.exchange.final(login.begin())))
+    login.client.send_bytes(PROTOCOL_HEADER + frame(0, encode_performative(Open("c"))))
+    assert state(login.client) is ConnectionState.AUTHENTICATING
+    login.server.login_done()
+    assert state(login.client) is ConnectionState.RUNNING
+
+
+def test_a_wrong_proof_is_refused_without_a_signature() -> None:
+    login = Scram("wrong")
+    login.say(SaslResponse(login.exchange.final(login.begin())))
+    outcome = login.client.expect(SaslOutcome)
+    assert (outcome.code, outcome.additional_data) == (1, None)
+    assert login.client.port.closed
+
+
+@pytest.mark.parametrize("response", [b"", b"rubbish", b"c=biws,r=other,p=AAAA", b"n,,n=guest,r=abc"])
+def test_a_malformed_response_to_a_challenge_is_refused(response: bytes) -> None:
+    login = Scram()
+    login.begin()
+    login.say(SaslResponse(response))
+    assert login.client.expect(SaslOutcome).code == 1
+    assert login.client.port.closed
+
+
+def test_a_frame_that_is_out_of_order_closes_the_connection() -> None:
+    unchallenged, challenged = Scram(), Scram()
+    unchallenged.say(SaslResponse(b"n,,n=guest,r=abc"))
+    challenged.begin()
+    challenged.say(SaslInit(Symbol("SCRAM-SHA-256"), challenged.exchange.first()))
+    for login in (unchallenged, challenged):
+        assert login.client.port.closed
+        assert login.server.admissions == []
 
 
 class Hospitable(Server):
