@@ -14,6 +14,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues import settlement
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
@@ -138,12 +139,13 @@ def prefetch_by_two(self: Consumer, count: int) -> None:
     self.credit.spend(count - count // 2)
 
 
-def dead_lettered_in_two_records(self: Engine, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-    letters = Decision(self)
-    self.place_dead(letters, queue, entries, outcome)
+def dead_lettered_in_two_records(self: DeadLetters, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    host = self._host
+    letters = Decision(host)
+    self.place(letters, queue, entries, outcome)
     letters.apply()
-    self.log.append(Kind.PAGE, bytes(6000))  # ends the batch between the two records
-    leaving = Decision(self)
+    host.log.append(Kind.PAGE, bytes(6000))  # ends the batch between the two records
+    leaving = Decision(host)
     leaving.remove(queue, entries, outcome)
     leaving.apply()
 
@@ -167,7 +169,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
     "a refused append ignored": (Engine, "_publish", refusal_ignored),
     "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
-    "dead-lettered in two records": (Engine, "dead_letter", dead_lettered_in_two_records),
+    "dead-lettered in two records": (DeadLetters, "send", dead_lettered_in_two_records),
     **planted_clocks.PLANTED,
 }
 

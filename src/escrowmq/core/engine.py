@@ -1,58 +1,48 @@
-"""The engine: publishing, delivering, settling, dead-lettering, and the turn in which all of this happens."""
+"""The engine: publishing, consuming and settling. The parts that it is made of do the rest."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from escrowmq.core.branches.decision import Decision
-from escrowmq.core.budget import HEADERS, QUEUE, STEPS, Budget
+from escrowmq.core.budget import HEADERS, STEPS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.leftover import LeftOver
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.messages.marks import Modification
 from escrowmq.core.messages.pager import LogPager
 from escrowmq.core.queues.availability import Unavailable, unavailable
-from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.browsing import add_browser
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.core.queues.dead_letter import circular, dead_envelope, in_parts
+from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.delayed import Delays
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.redelivery import Redelivery
 from escrowmq.core.queues.refusal import publish_one_by_one
+from escrowmq.core.queues.removals import Removals
 from escrowmq.core.queues.returning import Returns
-from escrowmq.core.queues.settlement import Settlements, durable_positions, release
+from escrowmq.core.queues.settlement import Settlements, release
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.publishing import encode_single, encode_targets
-from escrowmq.core.records.queue_state import encode_returned
-from escrowmq.core.records.references import TRANSIENT, Reference, merged
-from escrowmq.core.records.settling import encode_settle
 from escrowmq.core.records.unreadable import LogUnreadable
+from escrowmq.core.turn import Turn
 
 if TYPE_CHECKING:
-    from escrowmq.core.branches.decision import Placing
     from escrowmq.core.messages.formats import Format
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.queues.withdrawal import Withdrawal
     from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
 TIGHT_LIMIT: Final = 64 * 1024
 """Bytes of messages that a queue keeps in memory when memory is short."""
-DEAD_LETTER_PLACES: Final = 1_000_000
-"""Maximum number of places in such a record, which are runs of messages times their queues. A record of one message may
-have more."""
 # Hot paths use these names, since reading a member of an enumeration takes five times as long as calling a function.
 _PUBLISH: Final = Kind.PUBLISH
 _ACCEPTED: Final = Outcome.ACCEPTED
@@ -71,9 +61,7 @@ class Receipt(NamedTuple):
 
 
 _TRANSIENT: Final = Receipt()
-_envelope = attrgetter("run.envelope")
 _RELEASED: Final = Modification()
-_FAILED: Final = Modification(failed=True)
 
 
 class Engine:
@@ -110,13 +98,15 @@ class Engine:
         self.formats: dict[int, Format] = {}  # by `Envelope.protocol`
         self._vhosts = vhosts
         self._sealed: dict[Queue, None] = {}
-        self._withdrawn: deque[Withdrawal] = deque()
+        self.dead_letters = DeadLetters(self)
+        self.removals = Removals(log)
+        self._redelivery = Redelivery(self)
         self.returns = Returns(self)
         self.delays = Delays(self)
-        self._windows: dict[Window, None] = {}  # windows that have both credit and waiting consumers
+        self.windows: dict[Window, None] = {}  # those that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
-        self._ending_turns: list[Callable[[], None]] = []
         self.left_over = LeftOver()
+        self._turn = Turn(self)
 
     def record_deliveries(self) -> None:
         """Record all further deliveries and their consumers in the log, for the audit."""
@@ -301,7 +291,7 @@ class Engine:
         """Change the limit of a window, which is credit that consumers share. 0 is unlimited."""
         window.resize(limit)
         if window.waiting:
-            self._windows[window] = None
+            self.windows[window] = None
 
     # -- settling
 
@@ -311,7 +301,7 @@ class Engine:
         queue.unsettled -= count
         consumer.settled(count)
         if consumer.window is not None and consumer.window.waiting:
-            self._windows[consumer.window] = None
+            self.windows[consumer.window] = None
         if queue.consumers and (queue.is_stream or len(queue.order)):
             self.dirty[queue] = None
         return queue
@@ -332,31 +322,11 @@ class Engine:
         elif disposition is _ACCEPT:
             self.settlements.add(queue, entries, _ACCEPTED)
         else:
-            self.dead_letter(queue, entries, Outcome.REJECTED)
+            self.dead_letters.send(queue, entries, Outcome.REJECTED)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Return deliveries to their places, marked as redelivered (ORD-2). Each counts as a failed delivery."""
-        queue = self._come_back(consumer, entries)
-        if queue is None:
-            return
-        if queue.marks:
-            marked = [entry for entry in entries if entry.position in queue.marks]
-            entries = [entry for entry in entries if entry.position not in queue.marks]
-            self._modify(queue, marked, _FAILED)
-        limit = queue.options.delivery_limit
-        if limit is not None:
-            spent = [entry for entry in entries if entry.deliveries > limit]
-            entries = [entry for entry in entries if entry.deliveries <= limit]
-            if spent:
-                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
-            self._record_returned(queue, entries)
-        if entries:
-            queue.put_back(entries)
-
-    def _record_returned(self, queue: Queue, entries: list[Entry]) -> None:
-        counts = [(entry.position, entry.deliveries) for entry in entries if entry.run.envelope.durable]
-        if counts and queue.durable:
-            self.log.append(Kind.RETURNED, encode_returned(queue.ident, counts))
+        self._redelivery.requeue(consumer, entries)
 
     def give_back(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
         """Requeue deliveries, in order. Many of them return in pieces, one in each turn, and nothing overtakes them."""
@@ -370,168 +340,11 @@ class Engine:
         """Return deliveries to their places, changed by `modification`. Dead-letter those that have failed too
         often.
         """
-        queue = self._come_back(consumer, entries)
-        if queue is not None:
-            self._modify(queue, entries, modification)
-
-    def _come_back(self, consumer: Consumer, entries: list[Entry]) -> Queue | None:
-        """Count the return of deliveries. Return the queue that they return to, or None."""
-        queue = self.leave(consumer, len(entries))
-        if queue.is_stream:
-            return None
-        if queue.deleted:
-            release(self.log, entries)
-            return None
-        if consumer.acquirer is not None:
-            consumer.acquirer.given_back(queue, entries)
-        for entry in entries:
-            entry.deliveries += 1
-        return queue
-
-    def _modify(self, queue: Queue, entries: list[Entry], modification: Modification) -> None:
-        limit = queue.options.delivery_limit
-        for entry in entries:
-            # Without marks, every earlier return counts as a failed delivery.
-            marks = queue.marks.get(entry.position) or Marks(entry.deliveries - 1)
-            queue.marks[entry.position] = modification.applied(marks)
-        if limit is not None:
-            spent = [entry for entry in entries if queue.marks[entry.position].failures > limit]
-            entries = [entry for entry in entries if queue.marks[entry.position].failures <= limit]
-            if spent:
-                self.dead_letter(queue, spent, Outcome.DELIVERY_LIMIT)
-            self._record_returned(queue, entries)
-        durable = [(position, queue.marks[position]) for position in durable_positions(queue, entries)]
-        if durable:
-            self.log.append(Kind.MARKED, encode_marked(queue.ident, durable))
-        if entries:
-            queue.put_back(entries)
-
-    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Publish entries that have left `queue` to its dead-letter exchange. One record holds both steps for an
-        entry.
-        """
-        if queue.options.dead_letter_exchange is None:
-            self.settlements.add(queue, entries, outcome)
-            return
-        if self.deliveries is not None:
-            self.deliveries.flush()
-        for some in in_parts(entries):  # the length of a record is limited, the number of entries is not
-            self._dead_letter_together(queue, some, outcome)
-
-    def _dead_letter_together(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Dead-letter entries in one record, or in several if they go to very many queues."""
-        decision = Decision(self)
-        self.place_dead(decision, queue, entries, outcome)
-        if decision.places > DEAD_LETTER_PLACES and len(entries) > 1:
-            half = len(entries) // 2
-            for some in (entries[:half], entries[half:]):
-                self._dead_letter_together(queue, some, outcome)
-            return
-        decision.remove(queue, entries, outcome)
-        decision.apply()
-
-    def dead_routes(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> dict[int, tuple[Queue, ...]]:
-        """Return the queues that would receive `entries` of `queue` as dead letters now, by position."""
-        routes: dict[int, tuple[Queue, ...]] = dict.fromkeys([entry.position for entry in entries], ())
-        vhost = self._vhosts[queue.vhost]
-        exchange = queue.options.dead_letter_exchange
-        if exchange is None or exchange not in vhost.exchanges:
-            return routes
-        apart = vhost.needs_headers(exchange)
-        equal: dict[tuple[Queue, ...], tuple[Queue, ...]] = {}  # one object for equal routes
-        for envelope, group in groupby(entries, _envelope):
-            dead = dead_envelope(envelope, queue, outcome, self.now)
-            found: tuple[Queue, ...] | None = None
-            for entry in group:
-                if apart or found is None:
-                    routed = self.route(vhost, dead, entry.content)
-                    living = tuple(target for target in routed if not circular(dead.deaths, target.name))
-                    found = equal.setdefault(living, living)
-                routes[entry.position] = found
-        return routes
-
-    def place_dead(self, decision: Placing, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Add the dead-lettering of `entries` of `queue` to `decision`."""
-        vhost = self._vhosts[queue.vhost]
-        exchange = queue.options.dead_letter_exchange
-        if exchange is None or exchange not in vhost.exchanges:
-            return
-        run: list[bytes] = []
-        targets: tuple[Queue, ...] = ()
-        before: Envelope | None = None
-        dead: Envelope | None = None
-        apart = vhost.needs_headers(exchange)
-        for envelope, content in self.with_own_keys(entries):
-            if dead is None or apart or envelope is not before:
-                if dead is not None and run and targets:
-                    decision.place(dead, run, targets)
-                if dead is None or envelope is not before:
-                    before = envelope
-                    dead = dead_envelope(before, queue, outcome, self.now)
-                routed = self.route(vhost, dead, content)
-                targets = tuple(target for target in routed if not circular(dead.deaths, target.name))
-                run = []
-            run.append(content)
-        if dead is not None and run and targets:
-            decision.place(dead, run, targets)
+        self._redelivery.modify(consumer, entries, modification)
 
     def vhost_of(self, queue: Queue) -> VirtualHost[Queue]:
         """Return the virtual host of a queue."""
         return self._vhosts[queue.vhost]
-
-    def with_own_keys(self, entries: list[Entry]) -> Iterator[tuple[Envelope, bytes]]:
-        """Yield envelopes and contents of `entries`, with the routing key of each message in its envelope."""
-        envelope: Envelope | None = None
-        keyed: Format | None = None
-        for entry in entries:
-            if entry.run.envelope is not envelope:
-                envelope = entry.run.envelope
-                keyed = self.formats.get(envelope.protocol)
-                if keyed is not None and not keyed.keyed:
-                    keyed = None
-            yield (envelope, entry.content) if keyed is None else keyed.single_out(envelope, entry.content)
-
-    @staticmethod
-    def spent(queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Split `entries` into those whose return would exceed the queue's delivery limit, and the others."""
-        limit = queue.options.delivery_limit
-        if limit is None or queue.is_stream or queue.deleted:
-            return [], entries
-        return [e for e in entries if queue.failures(e) >= limit], [e for e in entries if queue.failures(e) < limit]
-
-    # -- removal without delivery
-
-    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """Note that the messages of `references` have left `queue` for good."""
-        if queue.durable:
-            ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
-            if ranges:
-                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
-        if queue.marks:
-            gone = Backlog.of(*sorted(references))
-            queue.unmark([position for position in queue.marks if position in gone])
-        self.let_go(references)
-
-    def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
-        """Note that `gone` have left `queue` for good, all at once."""
-        if queue.durable:
-            ranges = gone.durable_ranges()
-            if ranges:
-                self.log.append(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges))
-        if queue.marks:
-            queue.unmark([position for position in queue.marks if position in gone])
-        self.release_in_pieces(gone)
-
-    def release_in_pieces(self, gone: Withdrawal) -> None:
-        """Release the content of `gone` in the log: one piece now, the others in later turns."""
-        if gone.release(self.log):
-            self._withdrawn.append(gone)
-
-    def let_go(self, references: Iterable[Reference]) -> None:
-        """Release the content of the messages of `references` in the log."""
-        for reference in references:
-            if reference.lsn:
-                self.log.release(reference.lsn, reference.length)
 
     # -- the turn
 
@@ -551,7 +364,7 @@ class Engine:
 
     def at_each_turn(self, record: Callable[[], None]) -> None:
         """Call `record` at the end of each turn, before the settlements of the turn are recorded."""
-        self._ending_turns.append(record)
+        self._turn.endings.append(record)
 
     def run_deadlines(self) -> None:
         """Run the actions that are due at `now`."""
@@ -559,42 +372,13 @@ class Engine:
             action()
 
     def end_turn(self) -> None:
-        """Deliver ready messages, and record settlements.
-
-        Queues for which the turn's budget does not suffice stay dirty. Those served last follow after the others.
-        """
-        budget = self.budget
-        budget.renew()
-        self.requests.renew()
-        self.returns.step()
-        self.left_over.step(self.requests)
-        if self.dirty:
-            budget.outpaced = False
-        while (self.dirty and budget.left > 0) or (self._windows and not self.dirty):
-            if self._windows:
-                self._windows = {window: None for window in self._windows if window.offer()}
-            dirty, self.dirty = self.dirty, {}
-            waiting = iter(dirty)
-            for queue in waiting:
-                if not queue.deleted:
-                    budget.left -= QUEUE
-                    queue.dispatch()
-                    queue.record_delivered()
-                    if budget.left <= 0:
-                        self.dirty = {**dict.fromkeys(waiting), **self.dirty}
-                        break
-        for record in self._ending_turns:
-            record()
-        self.settlements.flush()
-        if self._withdrawn and not self._withdrawn[0].release(self.log):
-            self._withdrawn.popleft()
+        """Deliver ready messages as far as the turn's budget suffices, and record settlements."""
+        self._turn.end()
 
     @property
     def unfinished(self) -> bool:
-        """Whether another turn must follow at once: for dirty queues, returning deliveries, content to release, or
-        requests whose clients are gone.
-        """
-        return bool(self.dirty or self._withdrawn or self.returns or self.left_over)
+        """Whether another turn must follow at once, since work is left."""
+        return self._turn.unfinished
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

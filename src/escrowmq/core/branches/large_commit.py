@@ -148,7 +148,7 @@ class LargeCommit:
 
     def _settle(self, settlement: Settlement, entries: list[Entry]) -> int:
         engine, consumer, queue = self._engine, settlement.consumer, settlement.consumer.queue
-        outcome, entries, returning = divided(engine, settlement, entries)
+        outcome, entries, returning = divided(settlement, entries)
         if outcome is Outcome.DELIVERY_LIMIT:
             self._back.append((consumer, returning, settlement.modification or settlement.disposition))
             if not entries:
@@ -158,7 +158,7 @@ class LargeCommit:
             self._bereft = True
         elif not queue.is_stream:
             if outcome is not Outcome.ACCEPTED:
-                engine.place_dead(self, queue, entries, outcome)
+                engine.dead_letters.place(self, queue, entries, outcome)
             positions = durable_positions(queue, entries)
             if positions:
                 self._draft.add(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))

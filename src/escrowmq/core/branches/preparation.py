@@ -11,6 +11,7 @@ from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.redelivery import spent
 from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.blocks import encode_block
@@ -210,9 +211,9 @@ def routes_of(engine: Host, settlement: Settlement) -> dict[int, tuple[Queue, ..
     if queue.is_stream or queue.deleted:
         return {}
     if disposition is Disposition.REJECTED:
-        return engine.dead_routes(queue, settlement.entries, Outcome.REJECTED)
+        return engine.dead_letters.routes(queue, settlement.entries, Outcome.REJECTED)
     if disposition is Disposition.MODIFIED:
-        return engine.dead_routes(queue, engine.spent(queue, settlement.entries)[0], Outcome.DELIVERY_LIMIT)
+        return engine.dead_letters.routes(queue, spent(queue, settlement.entries)[0], Outcome.DELIVERY_LIMIT)
     return {}
 
 

@@ -10,16 +10,18 @@ from escrowmq.core.branches.branch import CommitResult, Input, Publication
 from escrowmq.core.branches.decision import Decision, check_room, decide, gather
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.marks import Modification
-from escrowmq.core.queues.dead_letter import place_routed
+from escrowmq.core.queues.dead_letters import place_routed
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.redelivery import spent
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import Settlement, TransactionBranch
-    from escrowmq.core.branches.decision import Placing, Write
+    from escrowmq.core.branches.decision import Write
     from escrowmq.core.branches.xa_branch import PreparedRun, XaBranch
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.dead_letters import DeadLetters
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.settlement import Settlements
 
@@ -28,18 +30,7 @@ class Host(decision.Host, Protocol):
     """The part of the engine that a commit needs."""
 
     settlements: Settlements
-
-    def place_dead(self, decision: Placing, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Add the dead-lettering of `entries` of `queue` to `decision`."""
-        ...
-
-    def dead_routes(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> dict[int, tuple[Queue, ...]]:
-        """Return the queues that would receive `entries` of `queue` as dead letters now, by position."""
-        ...
-
-    def spent(self, queue: Queue, entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Split `entries` into those whose return would exceed the queue's delivery limit, and the others."""
-        ...
+    dead_letters: DeadLetters
 
     def leave(self, consumer: Consumer, count: int) -> Queue:
         """Note that the consumer has `count` unsettled deliveries fewer."""
@@ -111,7 +102,7 @@ class BranchEffects:
         engine = self._engine
         for settlement in self._branch.settlements:
             consumer, queue = settlement.consumer, settlement.consumer.queue
-            outcome, entries, returning = divided(engine, settlement, settlement.entries)
+            outcome, entries, returning = divided(settlement, settlement.entries)
             if outcome is Outcome.DELIVERY_LIMIT:
                 self._back.append((consumer, returning, settlement.modification or settlement.disposition))
                 if not entries:
@@ -123,7 +114,7 @@ class BranchEffects:
                 self.bereft = True
             elif outcome is not Outcome.ACCEPTED:
                 if settlement.routes is None:
-                    engine.place_dead(self.decision, queue, entries, outcome)
+                    engine.dead_letters.place(self.decision, queue, entries, outcome)
                 else:
                     place_routed(self.decision, queue, entries, outcome, settlement.routes, engine.now)
             self.decision.remove(queue, entries, outcome)
@@ -148,7 +139,7 @@ class BranchEffects:
             give_back(self._engine, consumer, entries, change)
 
 
-def divided(engine: Host, settlement: Settlement, entries: list[Entry]) -> tuple[Outcome, list[Entry], list[Entry]]:
+def divided(settlement: Settlement, entries: list[Entry]) -> tuple[Outcome, list[Entry], list[Entry]]:
     """Divide `entries` of a settlement into those that leave their queue, and those that return to it. Those over the
     delivery limit leave, which is also an effect of the branch.
     """
@@ -159,7 +150,7 @@ def divided(engine: Host, settlement: Settlement, entries: list[Entry]) -> tuple
         return Outcome.REJECTED, entries, []
     if disposition is Disposition.RELEASED or (modification is not None and not modification.failed):
         return Outcome.DELIVERY_LIMIT, [], entries
-    return Outcome.DELIVERY_LIMIT, *engine.spent(settlement.consumer.queue, entries)
+    return Outcome.DELIVERY_LIMIT, *spent(settlement.consumer.queue, entries)
 
 
 def give_back(engine: Host, consumer: Consumer, entries: list[Entry], change: Modification | Disposition) -> None:

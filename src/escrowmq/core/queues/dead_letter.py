@@ -1,18 +1,15 @@
-"""Dead-lettering: the envelope of a dead-lettered message, and the detection of dead-letter cycles."""
+"""Dead-lettering: the envelope of a dead-lettered message, the detection of cycles, and the size of a record."""
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from escrowmq.core.branches.decision import Decision
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.queue import Queue
 
@@ -22,7 +19,6 @@ COUNT: Final = 10_000
 """Maximum number of messages in such a record."""
 HISTORY: Final = 1000
 """Maximum number of deaths, each of another queue or for another reason, after which a message is dead-lettered."""
-_envelope = attrgetter("run.envelope")
 
 
 def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
@@ -64,25 +60,6 @@ def circular(deaths: tuple[Death, ...], queue: str) -> bool:
     if queue not in names:
         return False
     return all(death.reason != "rejected" for death in deaths[: names.index(queue) + 1])
-
-
-def place_routed(
-    decision: Decision,
-    queue: Queue,
-    entries: list[Entry],
-    outcome: Outcome,
-    routes: Mapping[int, tuple[Queue, ...]],
-    now: int,
-) -> None:
-    """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before: `routes` names
-    them by position. Those that were deleted meanwhile are left out.
-    """
-    for envelope, alike in groupby(entries, _envelope):
-        dead = dead_envelope(envelope, queue, outcome, now)
-        for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
-            living = tuple(target for target in targets if not target.deleted)
-            if living:
-                decision.place(dead, [entry.content for entry in group], living)
 
 
 def in_parts(entries: list[Entry]) -> Iterator[list[Entry]]:

@@ -14,6 +14,7 @@ from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import DEAD_LETTERED
 from escrowmq.core.messages.delay import due_time
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.keys import with_own_keys
 from escrowmq.core.queues.due_buckets import PIECE, DueBuckets
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
@@ -68,7 +69,7 @@ class Delays:
         run: list[bytes] = []
         targets: Sequence[Queue] = ()
         last: Envelope | None = None
-        for envelope, content in engine.with_own_keys(entries):
+        for envelope, content in with_own_keys(engine.formats, entries):
             found = self._route(vhost, envelope, content)
             if last is not None and (envelope is not last or found != targets):
                 if targets:

@@ -8,15 +8,14 @@ if TYPE_CHECKING:
     from escrowmq.core.budget import Budget
     from escrowmq.core.deadlines import Deadlines
     from escrowmq.core.leftover import LeftOver
-    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.availability import Unavailable
+    from escrowmq.core.queues.dead_letters import DeadLetters
     from escrowmq.core.queues.delivery_log import Deliveries
     from escrowmq.core.queues.discipline import Pager
-    from escrowmq.core.queues.outcome import Outcome
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.removals import Removals
     from escrowmq.core.queues.settlement import Settlements
-    from escrowmq.core.records.references import Reference
 
 
 class Host(Protocol):
@@ -35,11 +34,5 @@ class Host(Protocol):
     promised: dict[Queue, tuple[int, int]]
     unavailable: Unavailable
     left_over: LeftOver
-
-    def dead_letter(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Dead-letter entries that leave `queue`, if the queue has a dead-letter exchange."""
-        ...
-
-    def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
-        """Note that the messages of `references` have left `queue` for good."""
-        ...
+    dead_letters: DeadLetters
+    removals: Removals

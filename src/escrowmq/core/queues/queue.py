@@ -295,7 +295,7 @@ class Queue:
         """
         dropped = taken_over_limit(self, self._host)
         if dropped:
-            self._host.dead_letter(self, dropped, Outcome.DROPPED)
+            self._host.dead_letters.send(self, dropped, Outcome.DROPPED)
 
     # -- leaving entries
 
@@ -322,7 +322,7 @@ class Queue:
             dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
             if dead:
                 entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
-                self._host.dead_letter(self, dead, Outcome.EXPIRED)
+                self._host.dead_letters.send(self, dead, Outcome.EXPIRED)
             self.arm_expiry()
         return entries
 
@@ -560,7 +560,7 @@ class Queue:
         if dead:
             if self.limited:
                 self.bytes -= sum([len(entry.content) for entry in dead])
-            self._host.dead_letter(self, dead, Outcome.EXPIRED)
+            self._host.dead_letters.send(self, dead, Outcome.EXPIRED)
         self.arm_expiry()
 
     def touch(self) -> None:

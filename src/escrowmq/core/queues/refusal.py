@@ -45,5 +45,5 @@ def publish_one_by_one(
 
 def _dead_letter(engine: Engine, queue: Queue, envelope: Envelope, content: bytes) -> int:
     decision = Decision(engine)
-    engine.place_dead(decision, queue, [Entry(0, content, Run(envelope, 0, engine.now))], Outcome.DROPPED)
+    engine.dead_letters.place(decision, queue, [Entry(0, content, Run(envelope, 0, engine.now))], Outcome.DROPPED)
     return decision.apply()

@@ -365,7 +365,7 @@ class StreamQueue(Queue):
         self.change()
         reference = self.log.drop_oldest()
         self.bytes -= size
-        self._host.forget(self, [reference], outcome)
+        self._host.removals.forget(self, [reference], outcome)
 
 
 def _size(contents: Sequence[bytes]) -> int:

@@ -377,7 +377,8 @@ class Reservations:
             block = engine.pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
             positions = range(reference.first, reference.first + reference.length)
-            engine.dead_letter(queue, list(map(Entry, positions, block.contents, repeat(run))), Outcome.DELIVERY_LIMIT)
+            entries = list(map(Entry, positions, block.contents, repeat(run)))
+            engine.dead_letters.send(queue, entries, Outcome.DELIVERY_LIMIT)
 
 
 def _ranges(references: Backlog, deliveries: int) -> list[HeldRange]:

@@ -20,7 +20,6 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.references import Reference
 from escrowmq.core.topology.arguments.queue import queue_options
 from escrowmq.core.topology.equivalence import check_queue_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
@@ -28,7 +27,6 @@ from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Random
-    from escrowmq.core.queues.withdrawal import Withdrawal
 
 
 class Declaration(NamedTuple):
@@ -45,15 +43,6 @@ class Host(host.Host, Protocol):
 
     scarcity: str
     delays: delayed.Delays
-
-    def let_go(self, references: Iterable[Reference]) -> None:
-        """Let the log drop the content that `references` name."""
-
-    def withdraw(self, queue: Queue, gone: Withdrawal, outcome: Outcome) -> None:
-        """Record that `gone` have left `queue` for good, all at once."""
-
-    def release_in_pieces(self, gone: Withdrawal) -> None:
-        """Let the log drop the content of `gone`, in pieces."""
 
 
 class Directory:
@@ -301,12 +290,12 @@ class Directory:
                 self._engine.log.release(run.lsn, len(contents))
         queue.unsynced.clear()
         for reservation in queue.reservations.values():
-            self._engine.let_go(reference for reference, _ in reservation.clear())
+            self._engine.removals.let_go(reference for reference, _ in reservation.clear())
         for part in queue.locked:
-            self._engine.let_go(part)
+            self._engine.removals.let_go(part)
             part.clear()
         queue.locked.clear()
-        self._engine.release_in_pieces(queue.order.withdraw())
+        self._engine.removals.release_in_pieces(queue.order.withdraw())
         for consumer in [*queue.consumers, *(queue.browsers or ())]:
             consumer.line.remove(consumer)
             receiver = consumer.detach()
@@ -320,7 +309,7 @@ class Directory:
             queue.dispatch(whole=True)
         count = queue.ready
         queue.change()
-        self._engine.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
+        self._engine.removals.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
         queue.bytes = 0
         return count
 
