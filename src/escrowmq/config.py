@@ -5,6 +5,7 @@ The fields' descriptions are the documentation: docs/configuration.md is generat
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ CONTENT_BYTES = 896 << 20
 LEAST_WATERMARK = 1 << 20
 """The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
+
+VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
 
 
 class ConfigError(Exception):
@@ -66,6 +69,12 @@ def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
     return mechanisms
 
 
+def _version(text: str) -> str:
+    if text and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", text) is None:
+        raise ValueError(VERSION_FORM)
+    return text
+
+
 def _beside_the_file(path: Path, info: Info) -> Path:
     if path == Path():  # the result of an empty text: the folder of the file itself, which is never intended
         raise ValueError("a path")
@@ -88,6 +97,7 @@ File = Annotated[
     Accepts("a path; a relative one starts at the folder of the configuration file"),
 ]
 Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
+Version = Annotated[str, AfterValidator(_version), Accepts(VERSION_FORM)]
 Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -358,6 +368,18 @@ class SecuritySection(Section):
     default_vhost: str = Field(default="/", min_length=1, description="The virtual host to create at the first start.")
 
 
+class CompatibilitySection(Section):
+    """Concessions to clients that were written for another broker."""
+
+    rabbitmq_version: Version = Field(
+        default="",
+        description="If it is set, for example to `4.2.0`, AMQP 1.0 clients are told that this is RabbitMQ of that "
+        "version. RabbitMQ's own AMQP 1.0 clients need it: the Python client refuses other products, the Java client "
+        "refuses versions below 4.0.0, and both use a feature only from the version on in which RabbitMQ got it. By "
+        "default, clients are told the broker's own name and version.",
+    )
+
+
 class LogSection(Section):
     """The broker's log on stderr."""
 
@@ -380,6 +402,7 @@ class Config(Section):
     disk: DiskSection = DiskSection()
     journal: JournalSection = JournalSection()
     security: SecuritySection = SecuritySection()
+    compatibility: CompatibilitySection = CompatibilitySection()
     log: LogSection = LogSection()
 
 

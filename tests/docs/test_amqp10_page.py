@@ -8,6 +8,7 @@ from escrowmq.config import Config
 from escrowmq.wire.amqp10.addresses import LONGEST_NAME, PREFIXES
 from escrowmq.wire.amqp10.coordinator import CREDIT
 from escrowmq.wire.amqp10.filters import MOST
+from escrowmq.wire.amqp10.management.links import CREDIT as REQUESTS
 from tests.unit.sources import ROOT
 
 PAGE = (ROOT / "docs" / "guides" / "amqp10.md").read_text(encoding="utf-8")
@@ -42,7 +43,13 @@ def test_limits_have_the_defaults_of_the_configuration() -> None:
 
 
 def test_limits_without_a_setting_are_those_of_the_code() -> None:
-    assert [number(value) for setting, value in limits() if setting == "–"] == [CREDIT, MOST, LONGEST_NAME, 32]
+    assert [number(value) for setting, value in limits() if setting == "–"] == [
+        CREDIT,
+        REQUESTS,
+        MOST,
+        LONGEST_NAME,
+        32,
+    ]
 
 
 def test_prefixes_of_addresses_are_in_the_order_in_which_they_are_tried() -> None:

@@ -9,6 +9,7 @@ import pytest
 from escrowmq.core.access.table import TABLE, Need, Operation
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.operations import OPERATIONS
+from escrowmq.wire.amqp10.management.routes import ROUTES
 from tests.unit.sources import ROOT
 
 
@@ -19,8 +20,9 @@ def need(each: Need) -> str:
 
 def row(operation: Operation) -> str:
     methods = [f"`{spec.METHODS[index].NAME}`" for index, asked in OPERATIONS.items() if operation in asked]
+    requests = [f"`{route}`" for route in ROUTES if operation in route.operations]
     needs = ", ".join(map(need, TABLE[operation])) or "none"
-    return f"| {operation} | {', '.join(methods)} | {needs} |"
+    return f"| {operation} | {', '.join(methods + requests)} | {needs} |"
 
 
 @pytest.mark.rule("SEC-1")

@@ -95,6 +95,10 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             ),
         ),
         ("security.mechanisms = []", "security.mechanisms: expected at least one mechanism, not []"),
+        (
+            "compatibility.rabbitmq_version = '4.2'",
+            "compatibility.rabbitmq_version: expected three numbers like \"4.2.0\", or an empty text, not '4.2'",
+        ),
         ("tls.key = 3", "tls.key: expected a path, not 3"),
         (
             "limits.heartbeat_seconds = 'soon'",

@@ -32,8 +32,8 @@ from escrowmq.wire.scram.server import Challenge
 _log = logging.getLogger("escrowmq.connection")
 
 
-def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
-    """Return the configured limits in the units of endpoints."""
+def endpoint_limits(limits: LimitsSection, rabbitmq_version: str = "") -> EndpointLimits:
+    """Return the configured limits in the units of endpoints. `rabbitmq_version` is a setting of its own."""
     return EndpointLimits(
         channels=limits.channels_per_connection,
         frame_max=limits.frame_max,
@@ -46,6 +46,7 @@ def endpoint_limits(limits: LimitsSection) -> EndpointLimits:
         unsettled=limits.unsettled_per_link,
         transactions=limits.transactions_per_connection,
         auto_create=limits.auto_create_nodes,
+        rabbitmq_version=rabbitmq_version,
         transaction=Limits(
             limits.transaction_operations,
             limits.transaction_bytes or CONTENT_BYTES,
@@ -95,8 +96,9 @@ class Runtime:
         limits: LimitsSection,
         mechanisms: tuple[str, ...],
         grace_seconds: float = 30.0,
+        rabbitmq_version: str = "",
     ) -> None:
-        """`grace_seconds` is `memory.grace_seconds`."""
+        """`grace_seconds` is `memory.grace_seconds`; `rabbitmq_version` is `compatibility.rabbitmq_version`."""
         self.turns = turns
         self.broker: Broker = turns.broker
         self.broker.coordinator.limit(user_limits(limits))
@@ -104,7 +106,7 @@ class Runtime:
         self.broker.access.defaults = default_limits(limits)
         self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
         self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())
-        self.limits: EndpointLimits = endpoint_limits(limits)
+        self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version)
         self._mechanisms = mechanisms
         self.alarms = alarms
         self.large_buffer = memoryview(bytearray(LARGE_READ))

@@ -70,7 +70,13 @@ class Server:
         memory_limit = config.memory.high_watermark_bytes(memory_bytes())
         alarms = Alarms(memory_limit, config.disk.free_limit, resident_bytes, storage.free_bytes)
         self._runtime = Runtime(
-            self._turns, authenticator, alarms, config.limits, config.security.mechanisms, config.memory.grace_seconds
+            self._turns,
+            authenticator,
+            alarms,
+            config.limits,
+            config.security.mechanisms,
+            config.memory.grace_seconds,
+            config.compatibility.rabbitmq_version,
         )
         self._maintenance = Maintenance(
             loop,

@@ -47,6 +47,7 @@ class EndpointLimits:
     unsettled: int = 1_000_000  # deliveries that one link of AMQP 1.0 may leave unsettled
     transactions: int = 1000  # open at once on one connection of AMQP 1.0
     auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them
+    rabbitmq_version: str = ""  # the version of RabbitMQ as which AMQP 1.0 clients are answered; empty for our own name
     transaction: Limits = field(default_factory=Limits)
 
 
@@ -126,7 +127,9 @@ class Host(Protocol):
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
-        """Note that the client sent a new secret (`connection.update-secret`), which does not change the password."""
+        """Note that the client sent a new secret (`connection.update-secret`, `PUT /auth/tokens`), which does not
+        change the password.
+        """
         ...
 
 

@@ -46,6 +46,7 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     assert limits.heartbeat == 3
     transaction = limits.transaction
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
+    assert (limits.rabbitmq_version, endpoint_limits(LimitsSection(), "4.2.0").rabbitmq_version) == ("", "4.2.0")
     boundless = endpoint_limits(LimitsSection(transaction_bytes=0)).transaction
     assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
 

@@ -63,6 +63,7 @@ class Operation(StrEnum):
     DELETE_EXCHANGE = "delete an exchange"
     BIND_EXCHANGE = "bind an exchange"
     UNBIND_EXCHANGE = "unbind an exchange"
+    LIST_BINDINGS = "list the bindings from an exchange to one destination"
     DECLARE_QUEUE = "declare a queue"
     SET_DEAD_LETTER = "set a dead-letter exchange"
     LOOK_UP_QUEUE = "check that a queue exists"
@@ -132,6 +133,7 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
         Need(Object.DESTINATION, Right.WRITE_EVERY_KEY),
     ),
     Operation.UNBIND_EXCHANGE: (_DESTINATION_WRITE, _EXCHANGE_READ),
+    Operation.LIST_BINDINGS: (_EXCHANGE_READ,),
     Operation.DECLARE_QUEUE: (_QUEUE_CONFIGURE,),
     Operation.SET_DEAD_LETTER: (
         _QUEUE_READ,

@@ -122,9 +122,9 @@ class VirtualHost(Generic[Q]):
         for exchange in self.exchanges.values():
             yield from exchange.bindings.values()
 
-    def bindings_to_queue(self, name: str) -> list[Binding[Q]]:
-        """Return the bindings of a queue in the order in which they were made."""
-        return list(self._inbound.get((False, name), ()))
+    def bindings_to(self, name: str, *, to_exchange: bool) -> list[Binding[Q]]:
+        """Return the bindings of a queue or an exchange as destination, in the order in which they were made."""
+        return list(self._inbound.get((to_exchange, name), ()))
 
     # -- exchanges
 

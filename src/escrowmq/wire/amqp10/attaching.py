@@ -26,6 +26,8 @@ from escrowmq.wire.amqp10.errors import (
 from escrowmq.wire.amqp10.filters import filters_of
 from escrowmq.wire.amqp10.incoming import ProducerLink
 from escrowmq.wire.amqp10.lending import borrow, granted, recovered
+from escrowmq.wire.amqp10.management.links import ADDRESS as MANAGEMENT
+from escrowmq.wire.amqp10.management.links import PAIRED, RequestLink, ResponseLink
 from escrowmq.wire.amqp10.nodes import DynamicNode, Nodes
 from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.policy import AFTER, WINDOW, SettlementPolicy, policy_of
@@ -95,6 +97,9 @@ def _attach_consumer(link: Link, request: Attach) -> None:
     source = request.source or recovered(link) or remaining_source(link)
     if not isinstance(source, Source):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
+    if source.address == MANAGEMENT and not source.dynamic:
+        _attach_responses(link, request)
+        return
     if source.distribution_mode not in {None, "move", _COPY}:
         raise link_fault(INVALID_FIELD, f"distribution mode '{source.distribution_mode}' is unknown")
     nodes = Nodes(connection)
@@ -193,12 +198,36 @@ def _attach_coordinator(link: Link, request: Attach) -> None:
     end.grant()
 
 
+def _attach_requests(link: Link, request: Attach) -> None:
+    """The client sends requests to the management node on this link."""
+    end = RequestLink(link, request)
+    link.end = end
+    answer = _answer(request, request.source, Target(MANAGEMENT))
+    answer.properties = dict(PAIRED)
+    link.session.send(answer)
+    end.grant()
+
+
+def _attach_responses(link: Link, request: Attach) -> None:
+    """The management node sends its responses on this link. They are settled."""
+    end = ResponseLink(link)
+    link.end = end
+    answer = _answer(request, Source(MANAGEMENT), request.target)
+    answer.snd_settle_mode = SETTLED_MODE
+    answer.properties = dict(PAIRED)
+    link.session.send(answer)
+    end.attached()
+
+
 def _attach_producer(link: Link, request: Attach) -> None:
     """The client sends: its messages are routed to queues."""
     connection = link.session.connection
     target = request.target or recovered(link)
     if isinstance(target, Coordinator):
         _attach_coordinator(link, request)
+        return
+    if isinstance(target, Target) and target.address == MANAGEMENT and not target.dynamic:
+        _attach_requests(link, request)
         return
     if not isinstance(target, Target):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")

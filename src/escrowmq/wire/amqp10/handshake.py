@@ -41,8 +41,16 @@ ANONYMOUS: Final = "ANONYMOUS"
 MECHANISMS: Final = frozenset(("EXTERNAL", "PLAIN", "ANONYMOUS", *HASHES))
 """The mechanisms of this protocol, if the server offers them."""
 SOLE: Final = Symbol("sole-connection-for-container")
-CAPABILITIES: Final = (Symbol("ANONYMOUS-RELAY"), DELAYED_DELIVERY, Symbol("SHARED-SUBS"), SOLE)
+CAPABILITIES: Final = (
+    Symbol("ANONYMOUS-RELAY"),
+    DELAYED_DELIVERY,
+    Symbol("LINK_PAIR_V1_0"),
+    Symbol("SHARED-SUBS"),
+    SOLE,
+)
 """The capabilities that Open offers. Clients rely on each of them, so an extension is named here when it works."""
+NODE: Final = "escrowmq"
+"""The name of the broker's only node, for clients that look for the leader of a queue."""
 LEAST_IDLE_MS: Final = 1000
 """The shortest idle time-out of a client. The broker looks at its connections about once a second."""
 _FAILED: Final = Symbol("amqp:connection-establishment-failed")
@@ -204,7 +212,7 @@ def _vhost_of(connection: Connection, hostname: str) -> str:
 
 
 def _own_open(connection: Connection) -> dict[str, Any]:
-    limits = connection.limits
+    limits, pretended = connection.limits, connection.limits.rabbitmq_version
     return {
         "container_id": "escrowmq",
         "max_frame_size": limits.frame_max,
@@ -213,8 +221,10 @@ def _own_open(connection: Connection) -> dict[str, Any]:
         "idle_time_out": limits.heartbeat * 1000 or None,
         "offered_capabilities": CAPABILITIES,
         "properties": {
-            Symbol("product"): "EscrowMQ",
-            Symbol("version"): __version__,
-            Symbol("platform"): "Python",
+            # RabbitMQ's own clients refuse brokers without its name, or with a version below 4.
+            Symbol("product"): "RabbitMQ" if pretended else "EscrowMQ",
+            Symbol("version"): pretended or __version__,
+            Symbol("platform"): "Python" if not pretended else f"EscrowMQ {__version__}, Python",
+            Symbol("node"): NODE,
         },
     }

@@ -149,41 +149,19 @@ class TransferFrames:
         number.
         """
         transfer = Transfer(self._handle, number & MASK, tag, 0, self._settled, state=state)
-        return self._split(transfer, self._message(entry), pieces)
+        return divided(transfer, self._message(entry), self._channel, self._frame_max, pieces)
 
     def again(self, number: int, entry: Entry, tag: bytes, *, resume: bool) -> tuple[list[Piece], int]:
         """Return the frames of a delivery that is sent again, resumed or as a new one, and their number."""
         pieces: list[Piece] = []
         transfer = Transfer(self._handle, number & MASK, tag, 0, False, resume=resume)
-        return pieces, self._split(transfer, self._message(entry), pieces)
+        return pieces, divided(transfer, self._message(entry), self._channel, self._frame_max, pieces)
 
     def outcome(self, number: int, tag: bytes, state: DeliveryState) -> bytes:
         """Return the frame that resumes a delivery without its message, and settles it with the client's outcome."""
         transfer = Transfer(self._handle, number & MASK, tag, 0, True, state=state, resume=True)
         body = encode_performative(transfer)
         return frame_header(self._channel, len(body)) + body
-
-    def _split(self, transfer: Transfer, message: bytes, pieces: list[Piece]) -> int:
-        """Append the frames of a delivery, of which `transfer` begins the first one. Return their number."""
-        at = frames = 0
-        view = memoryview(message)
-        while True:
-            body = encode_performative(transfer)
-            room = self._frame_max - 8 - len(body)
-            if len(message) - at > room and not transfer.more:
-                transfer.more = True
-                continue
-            if len(message) - at <= room and transfer.more:
-                transfer.more = False
-                body = encode_performative(transfer)
-            part = view[at : at + room]
-            pieces.append(frame_header(self._channel, len(body) + len(part)) + body)
-            pieces.append(part if len(part) >= LARGE else bytes(part))
-            at += len(part)
-            frames += 1
-            if at >= len(message):
-                return frames
-            transfer = Transfer(self._handle, more=True)
 
     def _message(self, entry: Entry) -> bytes:
         """Return all sections of a message. The time that it has spent here is taken off its TTL (section 3.2.1)."""
@@ -208,6 +186,31 @@ def header_of(envelope: Envelope, failures: int, *, first: bool, ttl: int | None
             delivery_count=failures,
         )
     )
+
+
+def divided(transfer: Transfer, message: bytes, channel: int, frame_max: int, pieces: list[Piece]) -> int:
+    """Append the frames of a delivery, of which `transfer` begins the first one, each as two pieces. Return their
+    number.
+    """
+    at = frames = 0
+    view = memoryview(message)
+    while True:
+        body = encode_performative(transfer)
+        room = frame_max - 8 - len(body)
+        if len(message) - at > room and not transfer.more:
+            transfer.more = True
+            continue
+        if len(message) - at <= room and transfer.more:
+            transfer.more = False
+            body = encode_performative(transfer)
+        part = view[at : at + room]
+        pieces.append(frame_header(channel, len(body) + len(part)) + body)
+        pieces.append(part if len(part) >= LARGE else bytes(part))
+        at += len(part)
+        frames += 1
+        if at >= len(message):
+            return frames
+        transfer = Transfer(transfer.handle, more=True)
 
 
 def frames_of(data: bytes) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10 import attaching, dispositions
@@ -47,6 +47,14 @@ OUTGOING_WINDOW: Final = 0x7FFFFFFF
 """The outgoing window that the broker announces. It limits itself by credit and by the client's incoming window."""
 
 
+class Starving(Protocol):
+    """A link that waits for the client's incoming window."""
+
+    def wake(self) -> None:
+        """Continue, because the window has room."""
+        ...
+
+
 class Session:
     """One session of a connection. Broker and client use the same channel number, and the same handle for a link."""
 
@@ -68,7 +76,7 @@ class Session:
         self.remote_incoming_window = begin.incoming_window
         self.handle_max = min(begin.handle_max, connection.limits.links - 1)
         self._crediting: dict[ProducerLink, None] = {}  # links that may have to grant credit
-        self._starved: dict[ConsumerLink, None] = {}  # links that wait for the client's incoming window
+        self._starved: dict[Starving, None] = {}  # links that wait for the client's incoming window
         connection.broker.engine.channels[connection.user] += 1
 
     @classmethod
@@ -162,7 +170,7 @@ class Session:
         self._crediting[link] = None
         self.connection.answer_later(self)
 
-    def starve(self, link: ConsumerLink) -> None:
+    def starve(self, link: Starving) -> None:
         """Let `link` continue when the client's incoming window opens."""
         self._starved[link] = None
 

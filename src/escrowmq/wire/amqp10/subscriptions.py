@@ -73,5 +73,5 @@ def remaining_source(link: Link) -> Source | None:
 
 def topic_of(link: Link, queue: Queue) -> str | None:
     """Return the address of the exchange that feeds a subscription's queue."""
-    bindings = link.session.connection.vhost.bindings_to_queue(queue.name)
+    bindings = link.session.connection.vhost.bindings_to(queue.name, to_exchange=False)
     return next((exchange_address(each.source.name) for each in bindings if each.source.name), None)

@@ -31,6 +31,7 @@ from escrowmq.wire.amqp10.errors import (
 )
 from escrowmq.wire.amqp10.identity import unclaimed
 from escrowmq.wire.amqp10.incoming import Mode, Post, ProducerLink, PublishForm
+from escrowmq.wire.amqp10.management.links import RequestLink
 from escrowmq.wire.amqp10.parts import Parts
 from escrowmq.wire.outbox import LARGE
 
@@ -59,6 +60,9 @@ _LONGEST_TAG: Final = 32
 SETTLED: Final = Mode(settled=True)
 UNSETTLED: Final = Mode(settled=False)
 
+
+_COMMANDED: Final = (CoordinatorLink, RequestLink)
+"""The ends of links whose messages are commands to the broker."""
 
 Extent: TypeAlias = tuple[int, int, int]
 """The places of a performative, of its payload, and of the end of the frame."""
@@ -275,7 +279,7 @@ class Transfers:
             self.forget(link)
             return None
         end_of_link = link.end
-        if not isinstance(end_of_link, (ProducerLink, CoordinatorLink)):
+        if not isinstance(end_of_link, (ProducerLink, *_COMMANDED)):
             raise link_fault(NOT_ALLOWED, "a transfer on a link on which the broker sends")
         try:
             parts = self._parts_of(link, end_of_link, transfer)
@@ -301,7 +305,7 @@ class Transfers:
             self._keep(parts, data[at:end], more=transfer.more)
         if not transfer.more:
             del self._parts[link]
-            if isinstance(end_of_link, CoordinatorLink):
+            if isinstance(end_of_link, _COMMANDED):
                 return self._command(end_of_link, parts)
             mode = _mode(parts)
             if parts.whole and transfer.rcv_settle_mode is None:
@@ -322,14 +326,14 @@ class Transfers:
             except BrokerError as error:
                 parts.refuse(error)
 
-    def _parts_of(self, link: Link, end: ProducerLink | CoordinatorLink, transfer: Transfer) -> Parts:
+    def _parts_of(self, link: Link, end: ProducerLink | CoordinatorLink | RequestLink, transfer: Transfer) -> Parts:
         """Return the delivery that `transfer` begins or continues. Raises AmqpFault."""
         parts = self._parts.get(link)
         transaction: LocalTransaction | None = None
         if isinstance(transfer.state, TransactionalState):
             transaction = self._connection.transactions.find(transfer.state.txn_id)
-            if isinstance(end, CoordinatorLink):
-                raise link_fault(NOT_ALLOWED, "a command to the coordinator cannot be part of a transaction")
+            if isinstance(end, _COMMANDED):
+                raise link_fault(NOT_ALLOWED, "a command to the broker cannot be part of a transaction")
         if parts is not None:
             if transaction is not None and transaction is not parts.transaction:
                 raise link_fault(NOT_ALLOWED, "the transfers of one delivery belong to different transactions")
@@ -360,13 +364,15 @@ class Transfers:
             parts.continue_from(partial, transfer.state)
         return parts
 
-    def _command(self, link: CoordinatorLink, parts: Parts) -> Iterator[None] | None:
-        """Let the coordinator execute a whole command, after everything that was posted before. The result is a task if
+    def _command(self, link: CoordinatorLink | RequestLink, parts: Parts) -> Iterator[None] | None:
+        """Let the link's end execute a whole command, after everything that was posted before. The result is a task if
         it ends in a later turn. Raises AmqpFault.
         """
         self.publish_now()
+        message = parts.message() or b""
+        parts.close()
         link.spend(1)
-        task = link.command(parts.number, parts.message() or b"", settled=parts.settled)
+        task = link.command(parts.number, message, settled=parts.settled)
         if not link.link.detaching:
             link.grant()
         return task

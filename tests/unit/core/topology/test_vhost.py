@@ -116,7 +116,7 @@ class TestDeleteExchange:
         removal = vhost.delete_exchange("x")
         assert shape(removal) == ([("x", "q"), ("x", "x"), ("amq.topic", "x")], ["x"])
         assert everything(vhost) == everything_of_new_with_q()
-        assert not vhost.bindings_to_queue("q")
+        assert not vhost.bindings_to("q", to_exchange=False)
 
     def test_what_is_not_there(self, vhost: Host) -> None:
         removal = vhost.delete_exchange("y", if_unused=True)
@@ -155,7 +155,7 @@ class TestBind:
         assert binding is not None
         assert (binding.source, binding.destination) == (vhost.exchanges["x"], vhost.queues["q"])
         assert vhost.bind_queue("x", "q", "k", {"a": 1}) is None
-        assert vhost.bindings_to_queue("q") == [binding] == list(vhost.bindings())
+        assert vhost.bindings_to("q", to_exchange=False) == [binding] == list(vhost.bindings())
 
     def test_queue_and_exchange_of_one_name_are_two_destinations(self, vhost: Host) -> None:
         vhost.declare_exchange("q", "fanout")
@@ -196,7 +196,7 @@ class TestBind:
         assert refusal(lambda: vhost.bind_queue("amq.headers", "q", "", {"x-match": "some"}))[0] is (
             Condition.PRECONDITION_FAILED
         )
-        assert not vhost.bindings_to_queue("q")
+        assert not vhost.bindings_to("q", to_exchange=False)
         assert not vhost.remove_queue("q")
 
 
@@ -218,10 +218,15 @@ class TestUnbind:
         assert not unbind(vhost)
         assert everything(vhost) == before
 
+    def test_bindings_to_an_exchange_are_not_those_to_a_queue_of_its_name(self, vhost: Host) -> None:
+        binding = vhost.bind_exchange("amq.topic", "x", "#")
+        assert vhost.bindings_to("x", to_exchange=True) == [binding]
+        assert not vhost.bindings_to("x", to_exchange=False)
+
     def test_an_existing_binding_is_removed(self, vhost: Host) -> None:
         binding = vhost.bind_queue("x", "q", "k")
         assert vhost.unbind_queue("x", "q", "k").bindings == (binding,)
-        assert not vhost.bindings_to_queue("q")
+        assert not vhost.bindings_to("q", to_exchange=False)
 
 
 class TestAutoDelete:

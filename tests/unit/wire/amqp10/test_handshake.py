@@ -18,7 +18,7 @@ from escrowmq.wire.amqp10.codec.sasl import (
 )
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, FRAMING_ERROR, INVALID_FIELD, NOT_ALLOWED
-from escrowmq.wire.amqp10.handshake import CAPABILITIES, SOLE, ConnectionState
+from escrowmq.wire.amqp10.handshake import CAPABILITIES, NODE, SOLE, ConnectionState
 from escrowmq.wire.endpoint import Endpoint, Verdict
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.client import ClientExchange
@@ -49,6 +49,16 @@ def test_a_login_is_followed_by_open() -> None:
     assert opened.properties is not None
     assert opened.properties["product"] == "EscrowMQ"
     assert made.admissions == [("guest", "/")]
+
+
+def test_the_broker_may_give_the_name_and_version_that_clients_of_rabbitmq_demand() -> None:
+    client = Client(server(rabbitmq_version="4.2.0"), opens=False)
+    client.log_in()
+    client.send(0, Open("mine"))
+    properties = client.expect(Open).properties
+    assert properties is not None
+    assert (properties["product"], properties["version"], properties["node"]) == ("RabbitMQ", "4.2.0", NODE)
+    assert "EscrowMQ" in properties["platform"]
 
 
 def test_everything_may_be_sent_at_once() -> None:
