@@ -416,10 +416,41 @@ public class Scenarios {
     }
 
     @Scenario
-    static void noLocalIsRefused() throws Exception {
+    static void noLocalExcludesTheOwnMessages() throws Exception {
         session(session -> {
             Topic topic = session.createTopic("jms.no-local");
-            refused(JMSException.class, () -> session.createConsumer(topic, null, true));
+            MessageConsumer all = session.createConsumer(topic);
+            MessageConsumer others = session.createConsumer(topic, null, true);
+            session.createProducer(topic).send(session.createTextMessage("own"));
+            session(another -> another.createProducer(topic).send(another.createTextMessage("other")));
+            equal(text(all), "own");
+            equal(text(all), "other");
+            equal(text(others), "other");
+            equal(others.receive(100), null);
+        });
+    }
+
+    @Scenario
+    static void noLocalHoldsForADurableSubscription() throws Exception {
+        String client = "&jms.clientID=no-local";
+        session(Session.AUTO_ACKNOWLEDGE, client, session -> {
+            Topic topic = session.createTopic("jms.no-local-durable");
+            session.createDurableSubscriber(topic, "subscription", null, true).close();
+            session.createProducer(topic).send(session.createTextMessage("own"));
+            session(another -> another.createProducer(topic).send(another.createTextMessage("other")));
+        });
+        session(Session.AUTO_ACKNOWLEDGE, client, session -> {
+            Topic topic = session.createTopic("jms.no-local-durable");
+            equal(text(session.createDurableSubscriber(topic, "subscription", null, true)), "other");
+        });
+    }
+
+    @Scenario
+    static void topicWithoutSubscribersTakesMessages() throws Exception {
+        session(session -> send(session, session.createTopic("jms.lonely"), 1));
+        session(Session.SESSION_TRANSACTED, "", session -> {
+            send(session, session.createTopic("jms.lonely"), 1);
+            session.commit();
         });
     }
 

@@ -4,14 +4,17 @@
 |---|---|---|
 | a selector of JMS | `apache.org:selector-filter:string`, 0x468C00000004 | an expression |
 | an SQL expression, as in RabbitMQ | `amqp:sql-filter`, 0x120 | an expression |
+| no messages of the own container | `apache.org:no-local-filter:list`, 0x468C00000003 | ignored |
 | properties | `amqp:properties-filter`, 0x173 | a map of required values |
 | application properties | `amqp:application-properties-filter`, 0x174 | a map of required values |
 | where a stream is read from | `rabbitmq:stream-offset-spec` | `first`, `last`, `next`, an offset, or a timestamp |
 | messages of a stream by their filter value | `rabbitmq:stream-filter` | a text, or a list of them |
 | also those without a filter value | `rabbitmq:stream-match-unfiltered` | a boolean |
 
-A selector may also be an undescribed string with the key `jms-selector`. A filter that is malformed, or that must not
-be ignored, is refused. Unknown filters are not granted: the answer to the attach names those that are.
+A selector may also be an undescribed string with the key `jms-selector`. The filter no-local works for subscriptions to
+exchanges only: their queues belong to the subscriber, so the own messages need not be routed to them. A filter that is
+malformed, or that must not be ignored, is refused. Unknown filters are not granted: the answer to the attach names
+those that are.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from escrowmq.core.queues.selection import Selector
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
 from escrowmq.wire.amqp10.codec.types import Described, Symbol, Timestamp, Value
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, LIMIT_EXCEEDED, NOT_IMPLEMENTED, link_fault
+from escrowmq.wire.amqp10.subscriptions import NO_LOCAL
 from escrowmq.wire.selectors.properties import application_properties_filter, properties_filter
 from escrowmq.wire.selectors.sql import jms_selector, sql_filter
 from escrowmq.wire.selectors.stored import selecting
 from escrowmq.wire.selectors.values import ANNOTATIONS, Matcher, MessageFields, SelectorError
 
+NO_LOCAL_FILTER: Final = "apache.org:no-local-filter:list"
 MOST: Final = 8
 """Filters of one source."""
 MOST_VALUES: Final = 16
@@ -38,14 +43,14 @@ FILTER_VALUE: Final = "x-stream-filter-value"
 _CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
         0x0000_468C_0000_0004: "apache.org:selector-filter:string",
-        0x0000_468C_0000_0003: "apache.org:no-local-filter:list",
+        0x0000_468C_0000_0003: NO_LOCAL_FILTER,
         0x120: "amqp:sql-filter",
         0x173: "amqp:properties-filter",
         0x174: "amqp:application-properties-filter",
     }
 )
 _UNDESCRIBED: Final[Mapping[str, str]] = MappingProxyType(
-    {"jms-selector": "apache.org:selector-filter:string", "no-local": "apache.org:no-local-filter:list"}
+    {"jms-selector": "apache.org:selector-filter:string", "no-local": NO_LOCAL_FILTER}
 )
 
 
@@ -79,6 +84,9 @@ def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
             stream[kind] = value
             if kind == "rabbitmq:stream-offset-spec":
                 options = ConsumerOptions(stream_offset=_offset(value))
+        elif kind == NO_LOCAL_FILTER:
+            if NO_LOCAL not in queue.arguments:
+                raise link_fault(NOT_IMPLEMENTED, "the filter no-local needs a source that is an exchange or a topic")
         else:
             continue
         granted[key] = filtered
@@ -87,6 +95,11 @@ def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
             _stream_filter(stream["rabbitmq:stream-filter"], stream.get("rabbitmq:stream-match-unfiltered"))
         )
     return Filters(selecting(matchers) if matchers else None, options, granted or None)
+
+
+def excludes_own(asked: Mapping[Value, Value] | None) -> bool:
+    """Return whether a source must not get the messages of its own container."""
+    return any(_kind_of(key, filtered)[0] == NO_LOCAL_FILTER for key, filtered in (asked or {}).items())
 
 
 def _kind_of(key: Value, filtered: Value) -> tuple[str, Value]:
@@ -109,14 +122,9 @@ def _map(value: Value) -> dict[str, object]:
     return {str(name): str(item) if isinstance(item, Symbol) else item for name, item in value.items()}
 
 
-def _no_local(value: Value) -> Matcher:
-    raise link_fault(NOT_IMPLEMENTED, "the filter no-local is not implemented")
-
-
 _MATCHERS: Final[Mapping[str, Callable[[Any], Matcher]]] = MappingProxyType(
     {
         "apache.org:selector-filter:string": lambda value: jms_selector(_text(value)),
-        "apache.org:no-local-filter:list": _no_local,
         "amqp:sql-filter": lambda value: sql_filter(_text(value)),
         "amqp:properties-filter": lambda value: properties_filter(_map(value)),
         "amqp:application-properties-filter": lambda value: application_properties_filter(_map(value)),

@@ -11,11 +11,13 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.termini.arrivals import Arrival
+from escrowmq.wire.amqp10.addresses import TOPIC_CAPABILITIES
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
 from escrowmq.wire.amqp10.codec.states import Received, Rejected, Released
+from escrowmq.wire.amqp10.codec.termini import Target
 from escrowmq.wire.amqp10.delays import delayed_among, waiting_queue
 from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
@@ -34,6 +36,7 @@ from escrowmq.wire.amqp10.nodes import Nodes
 from escrowmq.wire.amqp10.publication import Destination, Publications
 from escrowmq.wire.amqp10.resume import reverted
 from escrowmq.wire.amqp10.resuming import encoded_state, state_of
+from escrowmq.wire.amqp10.subscriptions import without_own
 
 if TYPE_CHECKING:
     from escrowmq.core.engine import Receipt
@@ -101,6 +104,7 @@ class ProducerLink:
         "_publications",
         "_route",
         "_second",
+        "_topic",
         "_unsettled",
         "forms",
         "link",
@@ -111,6 +115,9 @@ class ProducerLink:
         self._route = route
         self._node = node
         self._second = request.rcv_settle_mode == SECOND
+        # A topic takes messages although nobody subscribes to it: Qpid JMS reports a released message as an error.
+        target = request.target
+        self._topic = isinstance(target, Target) and not TOPIC_CAPABILITIES.isdisjoint(target.capabilities)
         source = request.source
         self._outcomes = frozenset(map(str, source.outcomes)) if source is not None and source.outcomes else None
         self.forms: dict[bytes, PublishForm] = {}
@@ -262,7 +269,9 @@ class ProducerLink:
             if held is not None:
                 queues = (held,)
             elif form.apart:
-                queues = connection.broker.engine.route(connection.vhost, form.envelope, content)
+                queues = without_own(
+                    connection.broker.engine.route(connection.vhost, form.envelope, content), connection.container
+                )
         except BrokerError as error:
             if post.mode.settled:
                 self.refuse(number, b"", content, error, post.mode)
@@ -285,7 +294,10 @@ class ProducerLink:
             self._enlist(mode.transaction, Publication(envelope, contents, queues), first, tags, settled=mode.settled)
             return
         if not queues:
-            if not mode.settled:
+            if not mode.settled and self._topic:
+                self._note(tags, contents, Disposition.ACCEPTED)
+                self._answer(first, last, tags, states.ACCEPTED, "")
+            elif not mode.settled:
                 self._note(tags, contents, Disposition.RELEASED)
                 self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
             return
@@ -314,7 +326,8 @@ class ProducerLink:
     ) -> None:
         """Post messages in a transaction (section 4.4.1)."""
         last = first + len(work.contents) - 1
-        state, symbol = transaction.post(work, self._loan if self._second and not settled else None, tags)
+        loan = self._loan if self._second and not settled else None
+        state, symbol = transaction.post(work, loan, tags, needs_queue=not self._topic)
         if not settled:
             self._answer(first, last, tags, state, symbol)
         elif symbol and transaction.fault is None:
@@ -425,7 +438,11 @@ class ProducerLink:
         engine = connection.broker.engine
         reply = engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
         form.apart = reply is None and vhost.needs_headers(envelope.exchange)
-        form.queues = () if form.apart else (reply,) if reply is not None else engine.route(vhost, envelope)
+        if reply is not None:
+            form.queues = (reply,)
+        else:
+            routed = () if form.apart else engine.route(vhost, envelope)
+            form.queues = without_own(routed, connection.container)
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.exchange import NO_ARGUMENTS
 from escrowmq.wire.addresses import exchange_address, queue_address
 from escrowmq.wire.amqp10.addresses import (
     TOPIC_CAPABILITIES,
@@ -81,29 +83,36 @@ class Nodes:
     # -- sources
 
     def queue(
-        self, address: str, capabilities: tuple[str, ...] = (), subscription: Subscription | None = None
+        self,
+        address: str,
+        capabilities: tuple[str, ...] = (),
+        subscription: Subscription | None = None,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> Queue:
         """Return the queue that a consumer of `address` reads. For an exchange it is that of `subscription`, or else a
-        new one, which is bound to it, and is deleted with its last consumer. Raises AmqpFault, BrokerError.
+        new one, which is bound to it, and is deleted with its last consumer. `arguments` are for the queue of an
+        exchange. Raises AmqpFault, BrokerError.
         """
         node = parse(address, capabilities)
         if node.kind is NodeKind.TOPIC:
-            return self._subscribed(Destination(self._topic(node), None), subscription)
+            return self._subscribed(Destination(self._topic(node), None), subscription, arguments)
         if node.kind is NodeKind.EXCHANGE:
             route = Destination(self._vhost.exchange(node.name).name, node.key or None)
-            return self._subscribed(route, subscription)
+            return self._subscribed(route, subscription, arguments)
         self._connection.door.check(Operation.CONSUME, queue=node.name)
         queue = self._vhost.queues.get(node.name)
         if queue is None and node.kind is NodeKind.ANY:
             found = self._exchange(node.name)
             if found is not None:
-                return self._subscribed(found, subscription)
+                return self._subscribed(found, subscription, arguments)
         if queue is None:
             queue = self._created_queue(node)
         queue.check_access(self._connection.owner)
         return queue
 
-    def _subscribed(self, route: Destination, subscription: Subscription | None) -> Queue:
+    def _subscribed(
+        self, route: Destination, subscription: Subscription | None, arguments: Mapping[str, object]
+    ) -> Queue:
         connection, directory = self._connection, self._connection.broker.directory
         exchange = self._vhost.exchange(route.exchange)
         key = route.routing_key if route.routing_key is not None else _EVERY_KEY.get(exchange.kind, "")
@@ -112,23 +121,31 @@ class Nodes:
         connection.door.check(Operation.CONSUME, queue=name)
         connection.door.check(Operation.BIND_QUEUE, queue=name, exchange=exchange.name, key=key)
         if subscription is None:
-            declaration = Declaration(exclusive=True, auto_delete=True)
+            declaration = Declaration(exclusive=True, auto_delete=True, arguments=arguments)
         else:
-            declaration = Declaration(durable=subscription.durable, auto_delete=not subscription.durable)
-            self._end_other(subscription, exchange.name, key)
+            durable = subscription.durable
+            declaration = Declaration(durable=durable, auto_delete=not durable, arguments=arguments)
+            self._end_other(subscription, exchange.name, key, arguments)
         queue = directory.declare_queue(
             self._vhost, name, declaration, connection.owner, generated=subscription is None
         )
         directory.bind_queue(self._vhost, exchange.name, name, key)
         return queue
 
-    def _end_other(self, subscription: Subscription, exchange: str, key: str) -> None:
-        """End a subscription of the same name to another topic, as JMS has it. Raises BrokerError if it is in use."""
+    def _end_other(self, subscription: Subscription, exchange: str, key: str, arguments: Mapping[str, object]) -> None:
+        """End a subscription of the same name to another topic, or with other filters, as JMS has it. Raises
+        BrokerError if it is in use.
+        """
         queue = self._vhost.queues.get(subscription.queue)
-        if queue is None or self._vhost.is_bound(exchange, queue.name, key, {}, to_exchange=False):
+        if queue is None:
+            return
+        if queue.arguments == arguments and self._vhost.is_bound(exchange, queue.name, key, {}, to_exchange=False):
             return
         if queue.consumers:
-            raise BrokerError(Condition.RESOURCE_LOCKED, f"a subscription to another topic uses queue '{queue.name}'")
+            raise BrokerError(
+                Condition.RESOURCE_LOCKED,
+                f"a subscription to another topic, or with other filters, uses queue '{queue.name}'",
+            )
         self._connection.broker.directory.delete_queue(queue)
 
     # -- creating

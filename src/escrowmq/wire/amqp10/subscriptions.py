@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp10.link import Link
 
+NO_LOCAL: Final = "x-escrowmq-no-local"
+"""The argument of a subscription's queue that names the container whose messages it does not get."""
 SHARED: Final = "shared"
 GLOBAL: Final = "global"
 _NEVER: Final = "never"
@@ -69,6 +71,13 @@ def remaining_source(link: Link) -> Source | None:
     if suffix:
         capabilities += [SHARED, GLOBAL] if not container else [SHARED]
     return Source(topic_of(link, queue), durable=2, expiry_policy=_NEVER, capabilities=tuple(map(Symbol, capabilities)))
+
+
+def without_own(queues: tuple[Queue, ...], container: str) -> tuple[Queue, ...]:
+    """Return the queues of a route that take messages of clients in `container`."""
+    if any(NO_LOCAL in queue.arguments for queue in queues):
+        return tuple([queue for queue in queues if queue.arguments.get(NO_LOCAL) != container])
+    return queues
 
 
 def topic_of(link: Link, queue: Queue) -> str | None:

@@ -200,9 +200,12 @@ class LocalTransaction:
         """Return `outcome` as the encoded state of a delivery in this transaction."""
         return encode_composite(TransactionalState(self.id, outcome))
 
-    def post(self, work: Publication, loan: Loan | None, tags: list[bytes]) -> tuple[bytes, str]:
+    def post(
+        self, work: Publication, loan: Loan | None, tags: list[bytes], *, needs_queue: bool = True
+    ) -> tuple[bytes, str]:
         """Enlist messages; with `loan`, also the arrival of their tags at its terminus (SET-8). Return the state with
-        which they are answered, and its symbol unless it is `accepted`.
+        which they are answered, and its symbol unless it is `accepted`. Messages without a queue are released, unless
+        they need none.
         """
         if self.fault is None and work.queues:
             try:
@@ -213,7 +216,7 @@ class LocalTransaction:
                 self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
         if self.fault is not None:
             return self.state(Rejected(self.fault.error())), "amqp:rejected:list"
-        if not work.queues:
+        if not work.queues and needs_queue:
             return self.state(Released()), "amqp:released:list"
         return self.accepted, ""
 

@@ -17,6 +17,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
 )
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Rejected, Released
 from escrowmq.wire.amqp10.codec.termini import Source, Target
+from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import (
     ILLEGAL_STATE,
     LIMIT_EXCEEDED,
@@ -81,6 +82,15 @@ def test_unroutable_messages_are_released() -> None:
     client.sender("/exchanges/amq.direct/nowhere")
     client.send_bytes(posts(0, 3))
     assert client.outcome(0, 2).state == Released()
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_topic_without_subscribers_takes_messages(second: bool) -> None:
+    _, client = connected()
+    target = Target("lonely", capabilities=(Symbol("topic"),))
+    client.sender(None, target=target, rcv_settle_mode=int(second))
+    client.send_bytes(posts(0, 3))
+    assert client.outcome(0, 2).state == Accepted()
 
 
 def test_a_full_queue_rejects() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach
+from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.codec.termini import Source, Target
-from escrowmq.wire.amqp10.codec.types import Symbol
+from escrowmq.wire.amqp10.codec.types import Described, Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
 from tests.unit.wire.amqp10.clients import Client, Server, server
 
@@ -61,6 +64,71 @@ def test_each_container_has_its_own(client: Client) -> None:
     subscribed(client, "sub", topic())
     subscribed(Client(client.server, container="d"), "sub", topic())
     assert set(queues(client.server)) == {"subscription:c:sub", "subscription:d:sub"}
+
+
+def no_local(source: Source) -> Source:
+    value = Described(Symbol("apache.org:no-local-filter:list"), [])
+    return replace(source, filter={Symbol("no-local"): value})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_subscriber_can_exclude_the_messages_of_its_own_container(client: Client, durable: bool) -> None:
+    asked = no_local(topic(durable=durable))
+    answer = client.receiver(None, name="sub", source=asked, credit=10)
+    assert answer.source is not None
+    assert answer.source.filter == asked.filter
+    subscribed(client, "all", topic(durable=durable), 2)
+    publish(Client(client.server, container="other"), b"theirs")
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"theirs"] * 2
+    publish(Client(client.server), b"mine")
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"mine"]
+
+
+def test_messages_of_the_own_container_are_accepted_although_nobody_else_subscribes(client: Client) -> None:
+    subscribed(client, "sub", no_local(topic()))
+    client.sender(None, 5, target=Target("news", capabilities=(Symbol("topic"),)))
+    client.post(0, handle=5)
+    assert client.outcome(0).state == Accepted()
+
+
+def test_a_durable_subscription_excludes_them_also_while_its_link_is_away(client: Client) -> None:
+    subscribed(client, "sub", no_local(topic()))
+    leave(client)
+    publish(Client(client.server), b"mine")
+    publish(Client(client.server, container="other"), b"theirs")
+    subscribed(client, "sub", no_local(topic()))
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"theirs"]
+
+
+def test_a_durable_subscription_begins_anew_with_other_filters(client: Client) -> None:
+    subscribed(client, "sub", no_local(topic()))
+    leave(client)
+    publish(Client(client.server, container="other"), b"old")
+    subscribed(client, "sub", topic())
+    publish(Client(client.server), b"mine")
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"mine"]
+
+
+def test_other_filters_are_refused_while_a_subscription_is_in_use(client: Client) -> None:
+    shared = topic("shared")
+    subscribed(client, "sub", shared)
+    request = Attach("sub|2", 2, RECEIVER, source=no_local(shared), target=Target())
+    client.refused(request, RESOURCE_LOCKED)
+
+
+def test_routes_by_headers_exclude_own_messages_too(client: Client) -> None:
+    directory, vhost = client.server.broker.directory, client.server.broker.directory.vhost("/")
+    directory.declare_exchange(vhost, "h", "headers")
+    subscribed(client, "sub", no_local(topic(address="h")))
+    directory.bind_queue(vhost, "h", "subscription:c:sub", "", {"x-match": "all"})
+    publish(Client(client.server), b"mine", address="h")
+    publish(Client(client.server, container="other"), b"theirs", address="h")
+    client.collect()
+    assert {content for _, content in client.deliveries()} == {b"theirs"}
 
 
 def test_closing_the_link_ends_the_subscription(client: Client) -> None:
