@@ -94,6 +94,12 @@ class LinkSide:
         self.stolen_at = self.world.step
         self.waiting.clear()
 
+    def relieved(self, text: str, *, closed: bool) -> None:
+        if closed:
+            self.loan.close()
+        else:
+            self.loan.detach()
+
     def deleted(self) -> None:
         raise Violation("a terminus that never expires was ended")
 

@@ -47,6 +47,6 @@ class Broker:
         self.demarcations = Demarcations(self.branches)
         self.coordinator = Coordinator(self.engine, self.branches, self.transactions)
         self.reservations = Reservations(self.engine)
-        self.termini = Termini(self.engine, self.reservations.put_back)
+        self.termini = Termini(self.engine, self.reservations.put_back, self.holdings)
         self.directory.before_vhost_deletion(self.coordinator.drop_vhost)
         self.directory.before_vhost_deletion(self.termini.end_of_vhost)

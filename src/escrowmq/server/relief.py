@@ -71,6 +71,6 @@ class Relief:
             size, heaviest, age_ms = found
             self._seen.pop(heaviest, None)
             heaviest.give_up(
-                f"memory is short, and the channel has held about {size} bytes of unacknowledged deliveries and open "
-                f"transactions for {age_ms // 1000} s"
+                f"memory is short, and the channel or link has held about {size} bytes of unacknowledged deliveries "
+                f"and open transactions for {age_ms // 1000} s"
             )

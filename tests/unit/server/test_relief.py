@@ -66,7 +66,7 @@ def test_an_idle_transaction_is_rolled_back() -> None:
     shortage.rounds(30)
     assert told([idle]) == [False]
     shortage.rounds(1)
-    fails_channel(idle, 1, codes.RESOURCE_ERROR, "memory is short, and the channel has held about 20000")
+    fails_channel(idle, 1, codes.RESOURCE_ERROR, "memory is short, and the channel or link has held about 20000")
     assert shortage.client.count(1, "q") == 0
 
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.branches.branch import State
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer
+from escrowmq.core.records.references import Reference
 from escrowmq.core.termini.locks import LockedPiece, Locks
 from escrowmq.core.termini.tags import delivery_tag, parse_tag
 
 if TYPE_CHECKING:
+    from escrowmq.core.access.holdings import Holding
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.core.engine import Engine
-    from escrowmq.core.ports import Acquirer
     from escrowmq.core.queues.outcome import Disposition
     from escrowmq.core.queues.queue import Queue
 
@@ -60,14 +63,42 @@ class TakenUp(NamedTuple):
     consumer: Consumer
 
 
+class DeliveryOwner(Protocol):
+    """The terminus of the deliveries (also `core.ports.Acquirer`)."""
+
+    def given_back(self, queue: Queue, entries: list[Entry]) -> None:
+        """Note that deliveries return to their queue."""
+        ...
+
+    def relieve(self, text: str) -> None:
+        """Free the memory of the deliveries, for the reason `text`."""
+        ...
+
+
 class Acquisitions:
-    """The deliveries of a terminus. `locks` are those that recovery found, until a link takes them up."""
+    """The deliveries of a terminus. `locks` are those without content in memory, until a link takes them up. `holding`
+    counts the others for the user and the virtual host.
+    """
 
-    __slots__ = ("_acquirer", "_engine", "_enlisted", "_getters", "_unsettled", "default", "locks")
+    __slots__ = (
+        "_acquirer",
+        "_engine",
+        "_enlisted",
+        "_getters",
+        "_uncounted",
+        "_unsent",
+        "_unsettled",
+        "default",
+        "holding",
+        "locks",
+    )
 
-    def __init__(self, engine: Engine, acquirer: Acquirer | None = None) -> None:
+    def __init__(self, engine: Engine, acquirer: DeliveryOwner | None = None) -> None:
         self._engine = engine
         self._acquirer = acquirer
+        self.holding: Holding | None = None
+        self._uncounted = 0  # bytes of deliveries that were added since the last count, about
+        self._unsent = 0
         self._enlisted: list[_Enlisted] = []
         self._getters: dict[Queue, Consumer] = {}
         self.default: Disposition | None = None
@@ -88,8 +119,70 @@ class Acquisitions:
     def end(self) -> None:
         """Forget the terminus, which is gone."""
         self._acquirer = None
+        if self.holding is not None:
+            self.holding.close()
+            self.holding = None
         self._getters.clear()
         self._enlisted.clear()
+
+    # -- memory
+
+    @property
+    def full(self) -> bool:
+        """Whether there are deliveries, and the user or the virtual host holds as much as it may."""
+        return self.holding is not None and self.holding.share > 0 and self.holding.full
+
+    @property
+    def next_tag(self) -> int:
+        """The number of the next delivery (`server.relief.MemoryOwner`)."""
+        return self._unsettled.next_tag
+
+    def held_bytes(self, before: int) -> int:
+        """The bytes of the deliveries in memory with numbers less than `before`, and of unsent ones, about."""
+        return self._unsettled.bytes_before(before) + self._unsent
+
+    def give_up(self, text: str) -> None:
+        """Free memory, because memory is short, and the deliveries have held much for long."""
+        if self._acquirer is not None:
+            self._acquirer.relieve(text)
+
+    def unsent(self, size: int) -> None:
+        """Note how many bytes of settled deliveries, and of parts of a message, wait for the client's window."""
+        if size != self._unsent:
+            self._unsent = size
+            self._count()
+
+    def _count(self) -> None:
+        """Count the deliveries in memory, and what is unsent."""
+        self._uncounted = 0
+        if self.holding is not None:
+            size = self._unsettled.bytes + self._unsent
+            if size > self.holding.share:
+                self.holding.follow(size)
+            elif self.holding.share > STEP:
+                self.holding.shrink(size)
+
+    def swap_out(self) -> int:
+        """Lock the deliveries in memory whose content is in the log, and drop their content. Return their number."""
+        found: list[LockedPiece] = []
+        for first, entries, consumer in self._unsettled.clear():
+            others: list[int] = []
+            for number, entry in enumerate(entries, first):
+                if entry.run.lsn and not consumer.queue.is_stream and consumer.queue.durable:
+                    reference = Reference(entry.position, 1, entry.run.lsn, entry.start)
+                    piece = LockedPiece(consumer.queue, number, reference, entry.deliveries)
+                    joined = found[-1].joined(piece) if found else None
+                    found[-1:] = [joined] if joined is not None else [*found[-1:], piece]
+                else:
+                    others.append(number)
+            if others:
+                self._unsettled.restore(consumer, others, [entries[number - first] for number in others])
+        pieces = [*self.locks.take_all(), *found]
+        for each in sorted(pieces, key=attrgetter("number")):
+            each.queue.unsettled -= each.reference.length  # `add` counts them again
+            self.locks.add(each)
+        self._count()
+        return sum([each.reference.length for each in found])
 
     # -- reading
 
@@ -158,15 +251,24 @@ class Acquisitions:
         """Add deliveries. Return the number of the first one; each further one has the next number."""
         first = self._unsettled.next_tag
         self._unsettled.add(entries, consumer)
+        self._uncounted += len(entries) * (ENTRY_COST + max(len(entries[0].content), len(entries[-1].content)))
+        if self._uncounted >= STEP:
+            self._count()
         return first
 
     def take(self, first: int, last: int) -> list[Stretch]:
         """Remove and return the deliveries in memory with the numbers `first` to `last`."""
-        return self._unsettled.take_between(first, last)
+        taken = self._unsettled.take_between(first, last)
+        if self.holding is not None and self.holding.share > STEP:
+            self.holding.shrink(self._unsettled.bytes + self._unsent)
+        return taken
 
     def take_all(self) -> list[tuple[Consumer, list[Entry]]]:
         """Remove and return all deliveries in memory."""
-        return [(consumer, entries) for _, entries, consumer in self._unsettled.clear()]
+        taken = [(consumer, entries) for _, entries, consumer in self._unsettled.clear()]
+        if self.holding is not None:
+            self.holding.follow(self._unsent)
+        return taken
 
     def take_up(self, numbers: Sequence[int]) -> list[TakenUp]:
         """Return deliveries that a link sends again. Locked ones are loaded from the log. Unknown numbers are ignored.
@@ -179,6 +281,7 @@ class Acquisitions:
             for piece, entries in loaded:
                 tags = range(piece.number, piece.number + len(entries))
                 self._unsettled.restore(self._getter(piece.queue), tags, entries)
+            self._count()
         found = []
         for number in numbers:
             stretch = self._unsettled.find(number)
@@ -221,6 +324,7 @@ class Acquisitions:
         """
         if self.default is None:
             self._unsettled.restore(consumer, tags, entries)
+            self._count()
         else:
             self._engine.settle(consumer, list(entries), self.default)
 

@@ -44,6 +44,10 @@ class Borrower(Protocol):
         """Note that the terminus was ended by an operator, or with its user or virtual host."""
         ...
 
+    def relieved(self, text: str, *, closed: bool) -> None:
+        """Detach the link, because memory is short. With `closed` its terminus ends."""
+        ...
+
 
 class AcquiredNumbers(NamedTuple):
     """The number of the first delivery; the others have the next numbers. The transfers wait for a sync up to `lsn`, or

@@ -29,6 +29,14 @@ class LockedPiece(NamedTuple):
     reference: Reference
     deliveries: int
 
+    def joined(self, other: LockedPiece) -> LockedPiece | None:
+        """Return both pieces as one, if `other` continues this one."""
+        reference, length = self.reference, self.reference.length
+        follows = Reference(reference.first + length, other.reference.length, reference.lsn, reference.start + length)
+        if other != (self.queue, self.number + length, follows, self.deliveries):
+            return None
+        return self._replace(reference=reference._replace(length=length + other.reference.length))
+
 
 class _LockedPart:
     """Messages of one queue in order of position and of number. The queue has the same `part` (`Queue.locked`)."""

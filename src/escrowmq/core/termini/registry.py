@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
@@ -54,11 +55,17 @@ class TerminusLimits:
 class Termini:
     """The termini of all virtual hosts, by key."""
 
-    def __init__(self, engine: Engine, put_back: Callable[[Queue, list[tuple[Reference, int]]], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        put_back: Callable[[Queue, list[tuple[Reference, int]]], None],
+        holdings: Holdings | None = None,
+    ) -> None:
         """`put_back` returns messages that are not in memory to their queue, each with the number of its earlier
-        deliveries.
+        deliveries. `holdings` bounds the memory of unsettled deliveries.
         """
         self.engine = engine
+        self._holdings = holdings or Holdings()
         self.limits = TerminusLimits()
         self.by_key: dict[TerminusKey, Terminus] = {}
         self._put_back = put_back
@@ -128,6 +135,8 @@ class Termini:
         self._owned[terminus.user, terminus.key.vhost] += 1
         self._last = max(self._last, terminus.number)
         self.engine.holders[terminus.deliveries] = None
+        terminus.deliveries.holding = self._holdings.begin(terminus.user, terminus.key.vhost)
+        terminus.termini = self
         return terminus
 
     def _steal(self, terminus: Terminus) -> None:
@@ -223,11 +232,20 @@ class Termini:
         self.release(terminus)
         del self.engine.holders[terminus.deliveries]
         # Without these references its memory is free at once, and needs no garbage collector.
-        terminus.loan = terminus.deadline = None
+        terminus.loan = terminus.deadline = terminus.termini = None
         terminus.deliveries.end()
         if link is not None and given is TerminusInput.EXPIRE:
             link.deleted()
         return lsn
+
+    def relieve(self, terminus: Terminus, text: str) -> None:
+        """Free the memory of a terminus's deliveries. If the log has them, they stay locked for it, but its link is
+        detached; otherwise the terminus is ended.
+        """
+        if terminus.state is TerminusState.ATTACHED and terminus.loan is not None and terminus.loan.link is not None:
+            terminus.loan.link.relieved(text, closed=not terminus.keeps)
+        if terminus.state is TerminusState.SUSPENDED and not (terminus.keeps and terminus.deliveries.swap_out()):
+            self.end(terminus)
 
     def end_of_vhost(self, vhost: str) -> None:
         """End the termini of a virtual host that is to be deleted."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.loan import Loan
+    from escrowmq.core.termini.registry import Termini
 
 
 class LinkRole(StrEnum):
@@ -165,6 +166,7 @@ class Terminus:
         "settings",
         "since",
         "state",
+        "termini",
         "unsettled_since",
         "user",
     )
@@ -182,6 +184,7 @@ class Terminus:
         self.state = TerminusState.GONE
         self.since = self.unsettled_since = engine.now
         self.loan: Loan | None = None
+        self.termini: Termini | None = None  # while it is one of them
         self.deadline: Deadline | None = None
         self.arrivals = Arrivals()
         self.deliveries = Acquisitions(engine, self)
@@ -211,6 +214,11 @@ class Terminus:
             if positions:
                 record = encode_given_back(self.number, queue.ident, ranges_of(positions))
                 self._engine.log.append(Kind.GIVEN_BACK, record)
+
+    def relieve(self, text: str) -> None:
+        """Free the memory of the deliveries, because memory is short."""
+        if self.termini is not None:
+            self.termini.relieve(self, text)
 
     def step(self, given: TerminusInput) -> TerminusState:
         """Take the transition that the table names for `given`. Raises ILLEGAL_STATE for a missing cell."""

@@ -151,6 +151,10 @@ class ProducerLink:
         """Detach the link, because its terminus was ended."""
         self.link.fail(link_fault(RESOURCE_DELETED, "the link's terminus was ended"))
 
+    def relieved(self, text: str, *, closed: bool) -> None:
+        """Detach the link, because memory is short."""
+        self.link.suspend(link_fault(LIMIT_EXCEEDED, text), closed=closed)
+
     def check(self) -> None:
         """Check that the user may publish to the link's target. Raises BrokerError."""
         if self._route is not None:

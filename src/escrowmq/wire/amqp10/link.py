@@ -74,12 +74,16 @@ class Link:
 
     def fail(self, fault: AmqpFault) -> None:
         """Detach the link for a fault, or because its node is gone."""
+        self.suspend(fault, closed=True)
+
+    def suspend(self, fault: AmqpFault, *, closed: bool) -> None:
+        """Like `fail`. Unless `closed`, the terminus stays, and the client may attach again."""
         if self.state is LinkState.DETACHING:
             return
         self.session.connection.failed(fault)
         self.state = LinkState.DETACHING
-        after = self.release(closed=True)
-        self.session.send(Detach(handle=self.handle, closed=True, error=fault.error()), after)
+        after = self.release(closed=closed)
+        self.session.send(Detach(handle=self.handle, closed=closed, error=fault.error()), after)
 
     def release(self, *, closed: bool) -> int:
         """Give back everything that the link holds. Return the LSN that the answer waits for; 0 for none."""

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.unsettled import size_of_one
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec.states import TransactionalState
 from escrowmq.wire.amqp10.codec.types import Symbol
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_DELETED, STOLEN, link_fault
+from escrowmq.wire.amqp10.errors import (
+    INVALID_FIELD,
+    LIMIT_EXCEEDED,
+    NOT_IMPLEMENTED,
+    RESOURCE_DELETED,
+    STOLEN,
+    link_fault,
+)
 from escrowmq.wire.amqp10.filters import Filters
 from escrowmq.wire.amqp10.resumption import Resumption
 from escrowmq.wire.amqp10.sending import TransferFrames, frames_of
@@ -148,6 +156,10 @@ class ConsumerLink:
         """Detach the link, because its terminus was ended."""
         self.link.fail(link_fault(RESOURCE_DELETED, "the link's terminus was ended"))
 
+    def relieved(self, text: str, *, closed: bool) -> None:
+        """Detach the link, because memory is short."""
+        self.link.suspend(link_fault(LIMIT_EXCEEDED, text), closed=closed)
+
     # -- core.ports.Receiver
 
     @property
@@ -160,7 +172,16 @@ class ConsumerLink:
             and not self._unsent
             and not self._frames_left
             and self._unsettled < session.connection.limits.unsettled
+            and not self._held_back
         )
+
+    @property
+    def _held_back(self) -> bool:
+        """Whether the user or the virtual host holds as much as it may. Settled deliveries do not add to that."""
+        holdings = self.link.session.connection.broker.holdings
+        if not holdings.any_full or self._presettled or self._loan is None:
+            return False
+        return self._loan.terminus.deliveries.full
 
     @property
     def _unsettled(self) -> int:
@@ -169,18 +190,27 @@ class ConsumerLink:
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready, but the client cannot take them."""
         self._stalled = True
+        self._await_room()
+
+    def _await_room(self) -> None:
+        """Wait until the client, its session and the limits of its user have room."""
         session = self.link.session
         session.starve(self)
         session.connection.flow.stall(self)
+        if self._held_back:
+            session.connection.broker.holdings.pause(self)
 
     def wake(self) -> None:
         """Continue, if the client can take deliveries now."""
         self._push()
         if self._resumption is not None and self._consumer is not None and not self._frames_left:
             self._allow(self._resumption.credit)
-        if self._stalled and self._consumer is not None and self.writable:
-            self._stalled = False
-            self.link.session.connection.broker.engine.wake(self._consumer)
+        if self._stalled and self._consumer is not None:
+            if self.writable:
+                self._stalled = False
+                self.link.session.connection.broker.engine.wake(self._consumer)
+            else:
+                self._await_room()
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries, as far as the client's window has room."""
@@ -192,6 +222,7 @@ class ConsumerLink:
             self._unsent.extend(enumerate(entries, first))
             self._unsent_after = after
             self._push()
+            self._count_unsent()
         else:
             self._send(entries, first, after)
 
@@ -200,6 +231,14 @@ class ConsumerLink:
         self._given += unused
         self._drained = True
         self._answer_drain()
+
+    def _count_unsent(self) -> None:
+        """Count what waits for the client's window, apart from deliveries that count as unsettled."""
+        if self._loan is not None:
+            size = sum(map(len, self._frames_left))
+            if self._presettled and self._unsent:
+                size += len(self._unsent) * size_of_one([entry for _, entry in self._unsent])
+            self._loan.terminus.deliveries.unsent(size)
 
     def _answer_drain(self) -> None:
         if self._drained and not self._unsent and not self._frames_left:
@@ -216,6 +255,7 @@ class ConsumerLink:
     def _push(self) -> None:
         """Send deliveries that waited for the client's window."""
         session = self.link.session
+        waiting = bool(self._frames_left or self._unsent)
         if self._frames_left and session.remote_incoming_window > 0:
             left, self._frames_left = list(self._frames_left), deque()
             self.transmit([b"".join(left)], len(left), self._unsent_after)
@@ -226,6 +266,8 @@ class ConsumerLink:
         if self._unsent or self._frames_left:
             self._stalled = True
             session.starve(self)
+        if waiting:
+            self._count_unsent()
         self._answer_drain()
 
     def _send(self, entries: list[Entry], first: int, after: int) -> None:
@@ -260,6 +302,7 @@ class ConsumerLink:
             self._unsent_after = after
             self._stalled = True
             session.starve(self)
+            self._count_unsent()
         session.transmitted(frames)
         if len(pieces) == 1:
             session.connection.put(session.lane, pieces[0], after)
@@ -363,6 +406,7 @@ class ConsumerLink:
             self.policy.stop()
             self.policy = None
         session.connection.flow.forget(self)
+        session.connection.broker.holdings.forget(self)
         after = 0
         if loan is not None:
             if self._unsent and not self._presettled and loan.current:
@@ -375,6 +419,7 @@ class ConsumerLink:
                 loan.detach()
         self._unsent.clear()
         self._frames_left.clear()
+        self._count_unsent()
         if self._node is not None and closed:
             self._node.close()
         return after

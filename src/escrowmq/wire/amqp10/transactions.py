@@ -68,6 +68,7 @@ class LocalTransaction:
         self._connection = connection
         self._watch = Watch(broker.engine.deadlines, connection.limits.transaction.age, self._expire)
         self.branch: TransactionBranch = broker.transactions.begin(connection.limits.transaction, self._watch)
+        self.branch.holding = broker.holdings.begin(connection.user, connection.vhost.name)
         self.control = control
         self.id = self.branch.number.to_bytes(_ID_BYTES, "big")
         self.accepted = encode_composite(TransactionalState(self.id, Accepted()))
@@ -172,6 +173,8 @@ class LocalTransaction:
         """Settle the deliveries that were retired and that the client left to the broker to settle."""
         self._connection.broker.engine.holders.pop(self.branch, None)
         self._watch.close()
+        if self.branch.holding is not None:
+            self.branch.holding.close()
         for some in self.enlisted:
             if some.outcome is not None and not some.settled and not some.session.ending:
                 some.session.sent.settled(some.first, some.unsettled)

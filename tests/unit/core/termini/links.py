@@ -73,6 +73,12 @@ class TestedLink:
     def stolen(self) -> None:
         self.events.append("stolen")
 
+    def relieved(self, text: str, *, closed: bool) -> None:
+        if closed:
+            self.loan.close()
+        else:
+            self.loan.detach()
+
     def deleted(self) -> None:
         self.events.append("deleted")
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.termini.acquisitions import Acquisitions
 from escrowmq.core.termini.tags import delivery_tag
+from escrowmq.core.termini.terminus import TerminusState
 from tests.unit.core.site import Site
-from tests.unit.core.termini.links import attached_again, consuming, outgoing
+from tests.unit.core.termini.links import BRIEF, TestedLink, attached_again, consuming, outgoing
 
 RUN = Run(Envelope("", "q"), 1, 0)
 
@@ -94,3 +98,77 @@ def test_a_message_that_cannot_be_read_stays_locked(monkeypatch: pytest.MonkeyPa
             link.terminus.deliveries.take_up([1])
     assert link.terminus.deliveries.count == 2
     assert [each.entry.content for each in link.terminus.deliveries.take_up([2, 1])] == [b"b", b"a"]
+
+
+# -- memory
+
+
+def queue_of(site: Site) -> Queue:
+    return site.vhost.queues["q"]
+
+
+@pytest.mark.rule("FAIR-3", "SET-10")
+def test_relieved_deliveries_stay_locked_without_their_content() -> None:
+    site = Site()
+    link = consuming(site, *[b"%d" % i * 8000 for i in range(5)])
+    link.loan.settle(2, 2, Disposition.ACCEPTED)
+    held = site.broker.holdings.of_user("u")
+    assert held > 0
+    link.terminus.deliveries.give_up("memory is short")
+    assert link.terminus.state is TerminusState.SUSPENDED
+    assert link.terminus.deliveries.held() == []
+    assert (link.terminus.unsettled, queue_of(site).unsettled, queue_of(site).ready) == (4, 4, 0)
+    assert site.broker.holdings.of_user("u") < held
+    rival = TestedLink(site, outgoing("rival"))
+    rival.consume(queue_of(site))
+    site.turn()
+    assert rival.contents == []
+    again = attached_again(site, link)
+    taken, _ = again.loan.take_up([1, 3, 4, 5])
+    assert [each.entry.content[:1] for each in taken] == [b"0", b"2", b"3", b"4"]
+    assert again.loan.settle(1, 5, Disposition.ACCEPTED) == 4
+    assert (again.terminus.unsettled, queue_of(site).unsettled, queue_of(site).ready) == (0, 0, 0)
+
+
+def test_relieved_twice_and_after_a_restart_in_between() -> None:
+    site = Site()
+    link = consuming(site, b"a", b"b", b"c")
+    link.terminus.deliveries.give_up("memory is short")
+    again = attached_again(site, link)
+    again.loan.take_up([2])
+    again.terminus.deliveries.give_up("memory is short")
+    assert again.terminus.deliveries.numbers() == [1, 2, 3]
+    assert queue_of(site).unsettled == 3
+    site = site.restart()
+    last = attached_again(site, outgoing())
+    taken, _ = last.loan.take_up([1, 2, 3])
+    assert [each.entry.content for each in taken] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize("attached", [True, False])
+def test_deliveries_that_the_log_does_not_keep_return_to_their_queue(attached: bool) -> None:
+    site = Site()
+    link = consuming(site, b"a" * 40_000, b"b", settings=BRIEF)
+    if not attached:
+        link.loan.detach()
+    assert site.broker.holdings.of_user("u") > 40_000
+    link.terminus.deliveries.give_up("memory is short")
+    assert link.terminus.state is TerminusState.GONE
+    assert (queue_of(site).unsettled, queue_of(site).ready) == (0, 2)
+    assert site.broker.holdings.of_user("u") == 0
+
+
+@pytest.mark.rule("FAIR-2")
+def test_deliveries_count_until_they_are_settled_or_their_terminus_ends() -> None:
+    site = Site()
+    link = consuming(site, *[b"x" * 20_000] * 10)
+    held = site.broker.holdings.of_user("u")
+    assert 200_000 <= held <= 300_000
+    assert site.broker.holdings.of_vhost("/") == held
+    link.loan.settle(1, 5, Disposition.ACCEPTED)
+    assert site.broker.holdings.of_user("u") <= held // 2 + 2 * STEP
+    link.loan.detach()
+    assert site.broker.holdings.of_user("u") > 100_000
+    site.broker.termini.end(link.terminus)
+    assert site.broker.holdings.of_user("u") == 0
