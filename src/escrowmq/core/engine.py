@@ -245,7 +245,7 @@ class Engine:
         consumer.detach()
         if consumer.browses:
             return
-        queue.touch()
+        queue.lifetime.touch()
         if queue.auto_delete and not queue.consumers and not queue.deleted:
             queue.delete()
         else:
@@ -262,7 +262,7 @@ class Engine:
         """Do up to `most` calls of `get` in one. The queue may hold more entries unless the result is empty. Raises
         UNAVAILABLE if the first one cannot be read.
         """
-        queue.touch()
+        queue.lifetime.touch()
         if queue.is_stream:
             return []
         while queue.returning:

@@ -7,7 +7,7 @@ import pytest
 from escrowmq.core.budget import TURN, Budget
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues.queue import CHUNK
+from escrowmq.core.queues.serving import CHUNK
 from tests.unit.core.site import Site
 
 

@@ -22,6 +22,7 @@ from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.queue import QueueOptions
 
 if TYPE_CHECKING:
+    from escrowmq.core.deadlines import Deadline
     from escrowmq.core.engine import Engine
     from escrowmq.core.messages.entry import Entry, Run
     from escrowmq.core.queues.discipline import Discipline
@@ -94,10 +95,11 @@ class Delays:
 class DelayedQueue(Queue):
     """The hidden queue of a virtual host. It is durable, and makes every message in it durable (DLY-4)."""
 
-    __slots__ = ("_delays", "waiting")
+    __slots__ = ("_deadline", "_delays", "waiting")
 
     def __init__(self, engine: Engine, delete: Callable[[Queue], int], ident: int, vhost: str) -> None:
         self._delays = engine.delays
+        self._deadline: Deadline | None = None
         super().__init__(engine, delete, ident, vhost, NAME, QueueOptions(), durable=True)
         self.persists_all = True
 
@@ -108,7 +110,7 @@ class DelayedQueue(Queue):
     def _admit(self, run: Run, contents: Sequence[bytes]) -> None:
         self.waiting.append(run, contents)
         self.logged = True
-        self.arm_expiry()
+        self._arm()
 
     def _admit_together(self, sealed: SealedRuns) -> None:
         for run, contents in zip(sealed.runs, sealed.contents, strict=True):
@@ -128,9 +130,9 @@ class DelayedQueue(Queue):
         except LogUnreadable as error:
             self._host.unavailable.suspend(self, error)
             return
-        self.arm_expiry()
+        self._arm()
 
-    def arm_expiry(self) -> None:
+    def _arm(self) -> None:
         """Set a deadline for the next message that is due, or continue in the next turn."""
         at = self.waiting.next_event()
         if at is None or self.fault:
@@ -138,19 +140,27 @@ class DelayedQueue(Queue):
         if at <= self._host.now:
             self._host.dirty[self] = None
             return
-        deadline = self._expiry_deadline
+        deadline = self._deadline
         if deadline is not None and deadline.action is not None and deadline.at <= at:
             return
         if deadline is not None:
             deadline.cancel()
-        self._expiry_deadline = self._host.deadlines.set(at, self._wake)
+        self._deadline = self._host.deadlines.set(at, self._wake)
 
     def _wake(self) -> None:
         self._host.dirty[self] = None
 
     def resume(self) -> None:
         self.fault = ""
-        self.arm_expiry()
+        self._arm()
+
+    def recovered(self) -> None:
+        self._arm()
+
+    def retire(self) -> None:
+        super().retire()
+        if self._deadline is not None:
+            self._deadline.cancel()
 
 
 def _none(vhost: VirtualHost[Queue]) -> Queue:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.queues.discipline import Detached, Pager
+from escrowmq.core.queues.discipline import Detached, Discipline, Pager
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
+    from escrowmq.core.queues.host import Host
+    from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.sealed import LevelRuns
 
 
@@ -167,3 +170,18 @@ class Priority:
             counts.update((position, deliveries[position]) for position in positions if position in deliveries)
         for level, some, counts in levels.values():
             level.attach(some, counts)
+
+
+def discipline_of(queue: Queue, host: Host) -> Discipline:
+    """Return a new discipline for `queue`: by priority if it has any, or else in order of publication."""
+    owner = ref(queue)  # a weak reference: the memory of a deleted queue must be free at once
+
+    def expiry(envelope: Envelope, time: int) -> int:
+        queue = owner()
+        return 0 if queue is None else queue.expiry(envelope, time)
+
+    def make() -> Fifo:
+        return Fifo(host.pager, host.resident_limit, expiry)
+
+    highest = queue.options.max_priority
+    return Priority(highest, host.pager, make) if highest else make()

@@ -14,12 +14,13 @@ from escrowmq.core.messages.marks import MarkTable
 from escrowmq.core.queues.browsing import show
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import Discipline
-from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.lifetime import Lifetime
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.queues.priority import Priority
-from escrowmq.core.queues.room import has_room, taken_over_limit
+from escrowmq.core.queues.priority import discipline_of
+from escrowmq.core.queues.room import drop_over_limit, has_room
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.queues.selection import finished, return_to_sight, serve
+from escrowmq.core.queues.serving import end_drains, serve_in_turn
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
 from escrowmq.core.records.references import Reference
@@ -28,17 +29,12 @@ from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
 
 if TYPE_CHECKING:
-    from escrowmq.core.deadlines import Deadline
     from escrowmq.core.queues.fifo import Place
     from escrowmq.core.queues.host import Host
     from escrowmq.core.queues.sealed import SealedRuns
     from escrowmq.core.reservations.reservation import Part, Reservation
 
-CHUNK: Final = 1000  # entries delivered to a consumer before its receiver is asked again whether it is writable
-GROUP: Final = 50  # consumers that are served together
-EXPIRY_BYTES: Final = 1 << 20  # bytes of bodies that expire in one step
-_ACCEPTED: Final = Outcome.ACCEPTED  # found sooner than a member of an enumeration, as is the next one
-_DELIVERED: Final = Kind.DELIVERED
+_DELIVERED: Final = Kind.DELIVERED  # found sooner than a member of an enumeration
 
 
 class Session:
@@ -63,11 +59,8 @@ class Queue:
         "__weakref__",
         "_delete",
         "_drop",
-        "_expiry_deadline",
         "_getter",
         "_host",
-        "_unused_deadline",
-        "_used_at",
         "arguments",
         "auto_delete",
         "browsers",
@@ -82,6 +75,7 @@ class Queue:
         "fault",
         "had_consumer",
         "ident",
+        "lifetime",
         "limited",
         "locked",
         "logged",
@@ -156,22 +150,11 @@ class Queue:
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"
         self.refuses = self.limited and not self._drop
-        self._expiry_deadline: Deadline | None = None
-        self._unused_deadline: Deadline | None = None
         self.order = self._discipline()
-        self.touch()
+        self.lifetime = Lifetime(self, host)
 
     def _discipline(self) -> Discipline:
-        host, queue = self._host, ref(self)  # a weak reference: the memory of a deleted queue must be free at once
-
-        def expiry(envelope: Envelope, time: int) -> int:
-            owner = queue()
-            return 0 if owner is None else owner.expiry(envelope, time)
-
-        def make() -> Fifo:
-            return Fifo(host.pager, host.resident_limit, expiry)
-
-        return Priority(self.options.max_priority, host.pager, make) if self.options.max_priority else make()
+        return discipline_of(self, self._host)
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost}:{self.name}>"
@@ -245,7 +228,7 @@ class Queue:
         if self.limited:
             self.bytes += sealed.size
         if self.ttl_possible:
-            self.arm_expiry()
+            self.lifetime.arm()
         if self.consumers or self._drop:
             self._host.dirty[self] = None
 
@@ -258,7 +241,7 @@ class Queue:
         if self.limited:
             self.bytes += sum(map(len, contents))
         if self.ttl_possible:
-            self.arm_expiry()
+            self.lifetime.arm()
         if self.consumers or self._drop or self.browsers:
             self._host.dirty[self] = None
 
@@ -287,16 +270,6 @@ class Queue:
         self.dispatch(whole=True)  # entries that a consumer can get now do not fill the queue
         return has_room(self, self._host.promised.get(self), count, size)
 
-    def _drop_head(self) -> None:
-        """Drop the entries at the head that exceed the limits.
-
-        This happens only at the end of a turn. Dropped entries may be dead-lettered to other queues, and a publish in
-        this turn relies on the next positions of those queues.
-        """
-        dropped = taken_over_limit(self, self._host)
-        if dropped:
-            self._host.dead_letters.send(self, dropped, Outcome.DROPPED)
-
     # -- leaving entries
 
     def take(self, most: int) -> list[Entry]:
@@ -323,10 +296,10 @@ class Queue:
             if dead:
                 entries = [entry for entry in entries if not 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
                 self._host.dead_letters.send(self, dead, Outcome.EXPIRED)
-            self.arm_expiry()
+            self.lifetime.arm()
         return entries
 
-    def _peek(self) -> Entry | None:
+    def head(self) -> Entry | None:
         """Return the next entry, or None if there is none or the queue is unavailable."""
         if self.fault:
             return None
@@ -348,7 +321,7 @@ class Queue:
         self.fault = ""
         self._host.dirty[self] = None
         if self.ttl_possible:
-            self.arm_expiry()
+            self.lifetime.arm()
 
     def wake(self, consumer: Consumer) -> None:
         """Put `consumer` back in line, since it may have credit again."""
@@ -365,13 +338,15 @@ class Queue:
             return
         if self.browsers and show(self, self.browsers, self._host):
             self._host.dirty[self] = None
-        if not self._serve(whole=whole):
-            self._host.dirty[self] = None
-            return
+        if not self.returning:
+            choosy = self.consumers.selective or self.consumers.idle or self.marks.excluding
+            if not (serve if choosy else serve_in_turn)(self, self._host, whole=whole):
+                self._host.dirty[self] = None
+                return
         if self.consumers.draining:
-            self._end_drains()
+            end_drains(self)
         if self._drop:
-            self._drop_head()
+            drop_over_limit(self, self._host)
 
     def refresh(self) -> None:
         """Serve consumers and enforce limits before a client inspects or fetches entries, since this turn may have
@@ -380,71 +355,9 @@ class Queue:
         if self.limited or self.consumers:
             self.dispatch(whole=True)
         if self.ttl_possible:
-            self._expire_before(self._host.now + 1)
+            self.lifetime.expire_before(self._host.now + 1)
 
-    def _serve(self, *, whole: bool) -> bool:
-        """Return False if the budget was used up before the entries or the consumers' room."""
-        if self.returning:
-            return True
-        if self.consumers.selective or self.consumers.idle or self.marks.excluding:
-            return serve(self, self._host, whole=whole)
-        order, consumers, budget = self.order, self.consumers, self._host.budget
-        while (waiting := len(order)) and not self.fault:
-            if budget.left <= 0 and not whole and not self._passing():
-                return False
-            group = consumers.next(min(waiting, GROUP))
-            if len(group) > 1:
-                self._deal(group, waiting)
-            elif group:
-                self.hand(group[0], self.take(min(group[0].room(), CHUNK)))
-            else:
-                budget.outpaced = budget.outpaced or (waiting > CHUNK and bool(consumers))
-                break
-        return True
-
-    def _passing(self) -> bool:
-        """Return whether the first message has a TTL of 0, so that it cannot wait for the next turn."""
-        head = self._peek() if self.ttl_possible else None
-        return head is not None and 0 < head.run.expires_at <= self._host.now
-
-    def _deal(self, group: list[Consumer], waiting: int) -> None:
-        """Deliver one entry to each consumer in turn. Several such rounds are combined if no consumer gets less than
-        its share.
-        """
-        if any(consumer.window and consumer.window.limit for consumer in group):
-            for consumer in group:
-                if consumer.room() > 0:
-                    self.hand(consumer, self.take(1))
-            return
-        size = len(group)
-        share = -(-waiting // self.consumers.in_line(group[0].priority))
-        if share > 1:
-            share = min(share, CHUNK // size, *(consumer.room() for consumer in group))
-        entries = self.take(share * size)
-        if len(entries) % size:
-            self.consumers.defer(group, len(entries) % size)
-        if not entries or self._host.deliveries is not None or any(consumer.auto_settle for consumer in group):
-            for i, consumer in enumerate(group):
-                self.hand(consumer, entries[i::size])
-            return
-        self._host.budget.charge(entries, size)
-        self.note_delivered(entries)
-        for i, consumer in enumerate(group):
-            some = entries[i::size]
-            if some and consumer.receiver is not None:
-                consumer.spend(len(some))
-                consumer.receiver.deliver(consumer, some)
-
-    def _end_drains(self) -> None:
-        """End the drain of consumers for which no entry is left."""
-        draining = self.consumers.draining
-        for consumer in list(draining):
-            if consumer.draining and consumer.credit.left > 0 and self._has_for(consumer):
-                continue
-            del draining[consumer]
-            consumer.end_drain()
-
-    def _has_for(self, consumer: Consumer) -> bool:
+    def has_for(self, consumer: Consumer) -> bool:
         """Return whether an entry is ready that `consumer` could get."""
         if consumer.sight is not None and finished(self, consumer):
             return False
@@ -454,26 +367,6 @@ class Queue:
     def visible_end(self) -> int:
         """Return the position after the last visible one."""
         return self.unsynced[0][1].first if self.unsynced else self.next_position
-
-    def hand(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Deliver entries that were taken, if any."""
-        if not entries:
-            return
-        receiver = consumer.receiver
-        if receiver is None:
-            raise AssertionError("a consumer without a receiver has no room")
-        self._host.budget.charge(entries)
-        if self._host.deliveries is not None and consumer.sight is None:  # the audit expects the order of the queue
-            self._host.deliveries.note(self, consumer.label, entries, settled=consumer.auto_settle)
-        consumer.spend(len(entries))
-        if consumer.auto_settle:
-            receiver.deliver(consumer, entries)
-            if not self.is_stream:
-                self._host.settlements.add(self, entries, _ACCEPTED)
-            consumer.settled(len(entries))
-            return
-        self.note_delivered(entries)
-        receiver.deliver(consumer, entries)
 
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered to a client and unsettled."""
@@ -497,7 +390,7 @@ class Queue:
         if self.limited:
             self.bytes += sum([len(entry.content) for entry in entries])
         if self.ttl_possible:
-            self.arm_expiry()
+            self.lifetime.arm()
         if self.consumers or self._drop:
             self._host.dirty[self] = None
 
@@ -521,61 +414,18 @@ class Queue:
             return_to_sight(self.consumers, [(reference.first, reference.length) for reference in found])
         self.bytes += size
         if self.ttl_possible:
-            self.arm_expiry()
+            self.lifetime.arm()
         self._host.dirty[self] = None
 
     def attached(self, consumer: Consumer) -> None:
         """Note that a consumer was added. A stream sets its start position here."""
-        self.touch()
+        self.lifetime.touch()
 
-    # -- time
+    def recovered(self) -> None:
+        """Note that recovery has restored all messages."""
+        self.lifetime.arm()
 
-    def arm_expiry(self) -> None:
-        """Set a deadline for the entry at the head. It lies after the expiry time, so that a TTL of 0 lasts for
-        a turn.
-        """
-        head = self._peek()
-        if head is None or not head.run.expires_at:
-            return
-        at = max(head.run.expires_at, self._host.now) + 1  # overdue entries expire in parts, one in each turn
-        deadline = self._expiry_deadline
-        if deadline is not None and deadline.action is not None and deadline.at <= at:
-            return
-        if deadline is not None:
-            deadline.cancel()
-        self._expiry_deadline = self._host.deadlines.set(at, self._expire)
-
-    def _expire(self) -> None:
-        self._expire_before(self._host.now)
-
-    def _expire_before(self, end: int) -> None:
-        dead: list[Entry] = []
-        size = 0
-        head = self._peek()
-        while head is not None and 0 < head.run.expires_at < end and len(dead) < CHUNK and size < EXPIRY_BYTES:
-            self.change()
-            dead += self.order.take(1)
-            size += len(head.content)
-            head = self._peek()
-        if dead:
-            if self.limited:
-                self.bytes -= sum([len(entry.content) for entry in dead])
-            self._host.dead_letters.send(self, dead, Outcome.EXPIRED)
-        self.arm_expiry()
-
-    def touch(self) -> None:
-        """Restart the queue's own expiry (`x-expires`), since the queue is in use."""
-        self._used_at = self._host.now
-        if self.options.expires is not None and self._unused_deadline is None:
-            self._unused_deadline = self._host.deadlines.set(self._used_at + self.options.expires, self._unused)
-
-    def _unused(self) -> None:
-        expires = self.options.expires or 0
-        due = (self._host.now if self.consumers else self._used_at) + expires
-        if due > self._host.now:
-            self._unused_deadline = self._host.deadlines.set(due, self._unused)
-        else:
-            self.delete()
+    # -- the end
 
     def delete(self) -> None:
         """Delete the queue, which is no longer used."""
@@ -589,6 +439,4 @@ class Queue:
         """Cancel the deadlines of a deleted queue."""
         self.deleted = True
         self._host.unavailable.forget(self)
-        for deadline in (self._expiry_deadline, self._unused_deadline):
-            if deadline is not None:
-                deadline.cancel()
+        self.lifetime.end()

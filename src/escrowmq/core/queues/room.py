@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from escrowmq.core.messages.entry import Run
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
@@ -46,3 +47,14 @@ def taken_over_limit(queue: Queue, host: Host) -> list[Entry]:
         queue.bytes -= sum([len(entry.content) for entry in taken])
         found += taken
     return found
+
+
+def drop_over_limit(queue: Queue, host: Host) -> None:
+    """Drop the entries at the head that exceed the limits.
+
+    This happens only at the end of a turn. Dropped entries may be dead-lettered to other queues, and a publish in this
+    turn relies on the next positions of those queues.
+    """
+    dropped = taken_over_limit(queue, host)
+    if dropped:
+        host.dead_letters.send(queue, dropped, Outcome.DROPPED)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from escrowmq.core.budget import EXAMINED
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.fifo import Place
+from escrowmq.core.queues.serving import hand
 from escrowmq.core.records.references import merged
 from escrowmq.core.records.unreadable import LogUnreadable
 
@@ -169,7 +170,7 @@ def serve(queue: Queue, host: Host, *, whole: bool) -> bool:
         share = -(-waiting // max(consumers.in_line(consumer.priority), 1))
         most = min(consumer.room(), share, PIECE)
         if not chooses(queue, consumer):
-            queue.hand(consumer, queue.take(most))
+            hand(queue, host, consumer, queue.take(most))
         elif finished(queue, consumer):
             consumers.rest(consumer)
             consumers.idle[consumer] = None
@@ -177,7 +178,7 @@ def serve(queue: Queue, host: Host, *, whole: bool) -> bool:
             consumers.rest(consumer)
             late.append(consumer)
         else:
-            queue.hand(consumer, _pick(queue, host, consumer, most))
+            hand(queue, host, consumer, _pick(queue, host, consumer, most))
     for consumer in late:
         consumers.admit(consumer)
     return not late

@@ -14,15 +14,17 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.queues.queue import CHUNK, Queue
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.queues.selection import PIECE, Selector
+from escrowmq.core.queues.serving import CHUNK, end_drains, hand
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.consumer import StreamOffset
 
 if TYPE_CHECKING:
+    from escrowmq.core.deadlines import Deadline
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.fifo import Fifo
     from escrowmq.core.queues.sealed import LevelRuns, SealedRuns
@@ -208,7 +210,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that is read by position and keeps its entries up to an age and a size."""
 
-    __slots__ = ("_caught_up", "_served_below", "_unread", "log")
+    __slots__ = ("_age_deadline", "_caught_up", "_served_below", "_unread", "log")
 
     is_stream = True
 
@@ -221,12 +223,13 @@ class StreamQueue(Queue):
         self._served_below = 1
         self._unread = 1  # where the log could not be read
         self.limited = True
+        self._age_deadline: Deadline | None = None
         self._drop = self.refuses = False
         if self.options.max_age is not None:
             self._check_later()
 
     def _check_later(self) -> None:
-        self._expiry_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
+        self._age_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
 
     def _admit(self, run: Run, contents: Sequence[bytes]) -> None:
         self.log.append(run, contents)
@@ -290,7 +293,7 @@ class StreamQueue(Queue):
                     return
             elif entries:
                 consumer.cursor = entries[-1].position + 1
-                self.hand(consumer, entries)
+                hand(self, self._host, consumer, entries)
                 if budget.left <= 0 and not whole:
                     self._host.dirty[self] = None
                     return
@@ -298,7 +301,7 @@ class StreamQueue(Queue):
                 consumers.rest(consumer)
                 self._rest(consumer)
         if consumers.draining:
-            self._end_drains()
+            end_drains(self)
 
     def _hand_some(self, consumer: Consumer, entries: list[Entry], selects: Selector) -> None:
         """Deliver the entries that a consumer with a selector wants."""
@@ -311,7 +314,7 @@ class StreamQueue(Queue):
                     break
         self._host.budget.left -= EXAMINED * (entry.position + 1 - consumer.cursor)
         consumer.cursor = entry.position + 1
-        self.hand(consumer, chosen)
+        hand(self, self._host, consumer, chosen)
 
     def _suspend(self, position: int, error: LogUnreadable) -> None:
         self._unread = position
@@ -326,7 +329,7 @@ class StreamQueue(Queue):
         if len(caught_up) > 2 * len(self.consumers):  # most of these consumers were removed
             self._caught_up = {consumer: None for consumer in caught_up if consumer.attached}
 
-    def _has_for(self, consumer: Consumer) -> bool:
+    def has_for(self, consumer: Consumer) -> bool:
         return consumer.cursor < self.visible_end
 
     def note_delivered(self, entries: list[Entry]) -> None:
@@ -352,6 +355,11 @@ class StreamQueue(Queue):
                 break
             self._drop_oldest(Outcome.EXPIRED, oldest[1])
         self._check_later()
+
+    def retire(self) -> None:
+        super().retire()
+        if self._age_deadline is not None:
+            self._age_deadline.cancel()
 
     def _oldest(self) -> tuple[int, int] | None:
         """Return the time of the first run and the size of its bodies, or None if the log cannot be read there."""

@@ -275,4 +275,4 @@ class Recovery:
             self._broker.engine.unavailable.measure(queue, references)
         deliveries = {position: count for position, count in found.deliveries.items() if position in references}
         queue.order.restore(references, deliveries, found.delivered_below)
-        queue.arm_expiry()
+        queue.recovered()

@@ -100,7 +100,7 @@ class Reservations:
             raise BrokerError(
                 Condition.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use"
             )
-        queue.touch()
+        queue.lifetime.touch()
         queue.refresh()
         if queue.fault:
             raise unavailable(queue, queue.fault)
@@ -275,7 +275,7 @@ class Reservations:
         fit into `most_bytes`, but at least one. Without `end` it may extend to the last one. Raises UNAVAILABLE if one
         of them cannot be read.
         """
-        queue.touch()
+        queue.lifetime.touch()
         try:
             return self._read(queue, group, first, end, most_bytes)
         except LogUnreadable as error:
@@ -308,7 +308,7 @@ class Reservations:
 
         Raises PRECONDITION_FAILED if the group does not hold them.
         """
-        queue.touch()
+        queue.lifetime.touch()
         reservation = queue.reservations.get(group)
         if reservation is None:
             if end <= 1:

@@ -202,7 +202,7 @@ class Directory:
         if existing is not None:
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
-            existing.touch()
+            existing.lifetime.touch()
             existing.refresh()  # so that messages beyond its limits do not count
             return existing
         check_growth(self._engine.scarcity, f"queue '{name}' in vhost '{vhost.name}'")
@@ -405,7 +405,7 @@ class Directory:
         for vhost in self.vhosts.values():
             vhost.restoring = False
             for queue in vhost.queues.values():
-                queue.touch()
+                queue.lifetime.touch()
 
 
 def _topology_records(

@@ -102,7 +102,7 @@ def queue_declare(channel: Channel, method: spec.QueueDeclare) -> None:
         return
     if method.passive:
         queue = queue_named(channel, name, Operation.LOOK_UP_QUEUE)
-        queue.touch()
+        queue.lifetime.touch()
         queue.refresh()  # so that the count excludes messages over the limits and messages that consumers take
     else:
         if not name:

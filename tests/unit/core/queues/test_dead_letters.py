@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues import dead_letter, dead_letters
-from escrowmq.core.queues import queue as queue_module
+from escrowmq.core.queues import dead_letter, dead_letters, lifetime
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.kinds import Kind
 from tests.unit.core.site import Site, dead_lettering, taken
@@ -100,7 +99,7 @@ class TestLeaving:
         record is limited, and a longer one would stop the broker, after each restart again.
         """
         monkeypatch.setattr(dead_letter, "BYTES", 10_000)
-        monkeypatch.setattr(queue_module, "EXPIRY_BYTES", 30_000)
+        monkeypatch.setattr(lifetime, "STEP_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
         contents = [b"%03d" % i * 500 for i in range(100)]
         site.publish("q", *contents)

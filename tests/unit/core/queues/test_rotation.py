@@ -243,10 +243,10 @@ class ServingMachine(RuleBasedStateMachine):
         for consumer in self.consumers:
             receiver, queue = consumer.receiver, consumer.queue
             assert receiver is not None
-            if queue._has_for(consumer):
+            if queue.has_for(consumer):
                 assert consumer.room() <= 0 or not receiver.writable
             if consumer.draining:
-                assert queue._has_for(consumer)
+                assert queue.has_for(consumer)
                 assert consumer.room() <= 0 or not receiver.writable
 
 
