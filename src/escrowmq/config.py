@@ -360,6 +360,11 @@ class SecuritySection(Section):
         description="The existing user as which clients without credentials log in, if `security.mechanisms` has "
         "`ANONYMOUS`. Without it, such logins are refused.",
     )
+    websocket_origins: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description="The origins of web pages that may connect by WebSocket, such as `https://example.com`; `*` "
+        "permits all of them. Clients that are no browsers send no origin and need no permission.",
+    )
     guest_loopback_only: bool = Field(
         default=True, description="Whether the user `guest` may connect only from this machine."
     )

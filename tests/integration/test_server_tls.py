@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -66,6 +67,31 @@ def test_messages_pass_through_tls(tmp_path: Path) -> None:
         (told,) = ask(broker.data_dir, "connection.list")
         assert told["tls"] is True
         connection.close()
+
+
+def test_a_websocket_passes_through_tls(tmp_path: Path) -> None:
+    wsproto = pytest.importorskip("wsproto")
+    secured = Secured(tmp_path, "none")
+    context = ssl.create_default_context(cafile=str(secured.authority.path))
+    client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+    host = f"localhost:{secured.port}"
+    request = wsproto.events.Request(
+        host=host, target="/", subprotocols=["amqp"], extra_headers=[(b"origin", f"https://{host}".encode())]
+    )
+    with (
+        secured.broker,
+        socket.create_connection(("127.0.0.1", secured.port), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as sock,
+    ):
+        sock.sendall(client.send(request))
+        heard: list[object] = []
+        while not any(isinstance(each, wsproto.events.BytesMessage) for each in heard):
+            client.receive_data(sock.recv(4096))
+            for event in client.events():
+                heard.append(event)
+                if isinstance(event, wsproto.events.AcceptConnection):
+                    sock.sendall(client.send(wsproto.events.BytesMessage(b"AMQP\x03\x01\x00\x00")))
+        assert b"PLAIN" in heard[-1].data  # type: ignore[attr-defined]
 
 
 def test_external_takes_the_user_from_the_certificate(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from escrowmq.journal.errors import JournalError
 from escrowmq.server.fatal import die
 from escrowmq.server.listener import peer_of
+from escrowmq.server.websocket import START, WebSocket
 from escrowmq.wire.endpoint import Endpoint, Peer
 from escrowmq.wire.sniff import HEADER_SIZE, hopeless, refusal, sniff
 
@@ -56,6 +57,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._turns = runtime.turns
         self._transport: asyncio.Transport
         self._start = b""
+        self._websocket: WebSocket | None = None
         self._buffer = runtime.buffer
         self._congested = False
         self._late = 0  # chunks of bytes that wait for a later iteration of the event loop
@@ -143,7 +145,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._last_in = self._turns.broker.engine.now
         if self.closing_ms:
             return
-        endpoint = self.endpoint
+        size, endpoint = len(data), self.endpoint
+        if data and (self._websocket is not None or endpoint is None):
+            data = self._unwrapped(data)
+            if not data:
+                return
         if endpoint is None:
             data = self._start = self._start + data
             endpoint = self._choose(data)
@@ -155,8 +161,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             die(str(error))
         except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
-        full = len(data) == len(self._buffer)
-        if (full or len(data) >= SHARE) and not self._pauses:
+        if self._websocket is not None and self._websocket.ended:
+            self.close()
+        full = size == len(self._buffer)
+        if (full or size >= SHARE) and not self._pauses:
             if full:  # the event loop would continue reading megabytes while all other clients wait
                 self.pause(Pause.SHARE, on=True)
                 self._turns.soon(self._rested)
@@ -206,6 +214,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._fail()
             return
         if pieces:
+            if self._websocket is not None:
+                pieces = [self._websocket.wrap(pieces)] if self._websocket.is_open else []
             if len(pieces) == 1:
                 self._written += len(pieces[0])
                 self._transport.write(pieces[0])
@@ -287,6 +297,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self.closing_ms = self._turns.broker.engine.now
         transport = self._transport
+        if self._websocket is not None:
+            transport.write(self._websocket.close())
         if transport.is_closing() or not transport.can_write_eof():
             transport.close()
             return
@@ -349,19 +361,39 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- inside
 
     def _choose(self, start: bytes) -> Endpoint | None:
-        if len(start) < HEADER_SIZE and not hopeless(start):
+        if len(start) < HEADER_SIZE and (not hopeless(start) or START.startswith(start)):
             return None
         opener = sniff(start[:HEADER_SIZE])
         if opener is None:
             what = "TLS, but this port has none" if start.startswith(b"\x16\x03") else "an unknown protocol"
             _log.warning("connection from %s refused: it speaks %s", self.peer, what)
-            self._transport.write(refusal(start))
+            answer = refusal(start)
+            self._transport.write(answer if self._websocket is None else self._websocket.wrap([answer]))
             self.close()
             return None
         self._start = b""
         self.endpoint = opener(self._runtime, self.peer)
         self._runtime.adopt(self, self.endpoint)
         return self.endpoint
+
+    def _unwrapped(self, data: bytes) -> bytes:
+        """Return the bytes for the endpoint: `data` itself, or the contents of frames if this is a WebSocket."""
+        websocket = self._websocket
+        if websocket is None:
+            if not (self._start + data).startswith(START):
+                return data
+            websocket = self._websocket = WebSocket(self._runtime.websocket_origins, tls=self.peer.tls)
+            data, self._start = self._start + data, b""
+        payload = websocket.receive(data)
+        answers = websocket.answers()
+        if answers:
+            self._written += len(answers)
+            self._transport.write(answers)
+        if websocket.refusal:
+            self._runtime.turned_away(self, f"WebSocket: {websocket.refusal}")
+        if websocket.ended and not payload:
+            self.close()
+        return payload
 
     def _tell_congestion(self) -> None:
         unsent = self.unsent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
@@ -97,8 +97,12 @@ class Runtime:
         mechanisms: tuple[str, ...],
         grace_seconds: float = 30.0,
         rabbitmq_version: str = "",
+        websocket_origins: Collection[str] = (),
     ) -> None:
-        """`grace_seconds` is `memory.grace_seconds`; `rabbitmq_version` is `compatibility.rabbitmq_version`."""
+        """`grace_seconds` is `memory.grace_seconds`; `rabbitmq_version` is `compatibility.rabbitmq_version`;
+        `websocket_origins` is `security.websocket_origins`.
+        """
+        self.websocket_origins = websocket_origins
         self.turns = turns
         self.broker: Broker = turns.broker
         self.broker.coordinator.limit(user_limits(limits))

@@ -77,6 +77,7 @@ class Server:
             config.security.mechanisms,
             config.memory.grace_seconds,
             config.compatibility.rabbitmq_version,
+            config.security.websocket_origins,
         )
         self._maintenance = Maintenance(
             loop,

@@ -134,6 +134,22 @@ public class Scenarios {
     }
 
     @Scenario
+    static void websocket() throws Exception {
+        String options = "?jms.username=guest&jms.password=guest&jms.requestTimeout=20000";
+        String address = "amqpws://127.0.0.1:" + port + "/" + options;
+        try (Connection connection = new JmsConnectionFactory(address).createConnection()) {
+            connection.start();
+            Session session = connection.createSession(Session.AUTO_ACKNOWLEDGE);
+            Queue queue = session.createQueue("jms.websocket");
+            BytesMessage message = session.createBytesMessage();
+            message.writeBytes(new byte[1_000_000]);
+            session.createProducer(queue).send(message);
+            Message received = session.createConsumer(queue).receive(PATIENCE_MS);
+            equal(((BytesMessage) received).getBodyLength(), 1_000_000L);
+        }
+    }
+
+    @Scenario
     static void propertiesArriveUnchanged() throws Exception {
         session(session -> {
             Queue queue = session.createQueue("jms.properties");

@@ -34,7 +34,9 @@ def test_the_endpoint_gets_every_byte_also_of_a_header_in_pieces() -> None:
     on_loop(test)
 
 
-@pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\r\n", b"G", b"AMQP\x00\x00\x08\x00", b"\x16\x03\x01\x00"])
+@pytest.mark.parametrize(
+    "greeting", [b"GETXGETX", b"POST / HTTP/1.1\r\n", b"AMQP\x00\x00\x08\x00", b"\x16\x03\x01\x00"]
+)
 def test_an_unknown_header_is_answered_and_closed(greeting: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         scene = Scene()
