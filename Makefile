@@ -71,9 +71,11 @@ $(VENV)/%/.fetched: requirements/%.jars $(VENV)/.ready tools/jars.py
 	@$(BIN)/python -m tools.jars $< $(@D)
 	@touch $@
 
-$(VENV)/goamqp: $(VENV)/.ready $(wildcard tests/interop/go/*)
+$(VENV)/goamqp: $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/*)
+	@command -v go >/dev/null || { echo "Installing Go into $(VENV) …"; \
+	  $(INSTALL) --require-hashes --only-binary :all: -r requirements/go.lock; }
 	@echo "Compiling the scenarios of go-amqp, an AMQP 1.0 client; this takes about a minute …"
-	@cd tests/interop/go && go build -buildvcs=false -o "$(abspath $@)" .
+	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" .
 	@touch $@
 
 proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
@@ -83,7 +85,7 @@ jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched ## fetch clients in Java (5 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
-goamqp: $(VENV)/goamqp ## compile scenarios of go-amqp, which needs Go, for tests that are skipped otherwise
+goamqp: $(VENV)/goamqp ## compile scenarios of go-amqp, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 
@@ -136,6 +138,8 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	  --custom-compile-command "make lock" --group pyproject.toml:lake -o requirements/lake.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:proton -o requirements/proton.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:go -o requirements/go.lock
 	@rm -rf build/lock
 
 clean: ## remove everything installed and generated

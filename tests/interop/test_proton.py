@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.broker import BrokerProcess
+from tests.interop.queues import declare_full
 
 proton: Any = pytest.importorskip("proton", reason="make proton")
 handlers: Any = pytest.importorskip("proton.handlers")
@@ -84,6 +85,27 @@ def test_rejected_messages_do_not_return(connection: Connection, name: str) -> N
     receiver.reject()
     with pytest.raises(proton.Timeout):
         receiver.receive(timeout=0.3)
+
+
+def test_a_failed_delivery_is_counted_and_annotated(connection: Connection, name: str) -> None:
+    sender, receiver = connection.create_sender(name), connection.create_receiver(name, credit=1)
+    sender.send(proton.Message(body="a"))
+    receiver.receive()
+    delivery = receiver.fetcher.unsettled[0]
+    delivery.local.failed = True
+    delivery.local.annotations = {proton.symbol("x-opt-why"): "busy"}
+    receiver.settle(proton.Delivery.MODIFIED)
+    again = receiver.receive()
+    assert (again.delivery_count, again.annotations) == (1, {"x-opt-why": "busy"})
+    receiver.accept()
+
+
+def test_a_full_queue_rejects(connection: Connection, broker: BrokerProcess, name: str) -> None:
+    declare_full(broker, name)
+    sender = connection.create_sender(name)
+    with pytest.raises(utils.SendException) as caught:
+        sender.send(proton.Message(body="does not fit"))
+    assert caught.value.state == proton.Delivery.REJECTED
 
 
 def test_unroutable_messages_are_released(connection: Connection) -> None:
@@ -188,20 +210,6 @@ def test_every_settlement_mode_delivers_all_messages_in_order(broker: BrokerProc
     assert traffic.got == list(range(COUNT))
 
 
-def test_messages_survive_a_kill_of_the_broker(own_broker: Any) -> None:
-    process = own_broker("")
-    connection = utils.BlockingConnection(url(process), timeout=20, allowed_mechs="PLAIN")
-    sender = connection.create_sender("q")
-    for i in range(50):
-        sender.send(proton.Message(body=i, durable=True))
-    process.kill()
-    process.start()
-    again = utils.BlockingConnection(url(process), timeout=20, allowed_mechs="PLAIN")
-    receiver = again.create_receiver("q", credit=50)
-    assert [receiver.receive().body for _ in range(50)] == list(range(50))
-    again.close()
-
-
 def bodies(connection: Connection, name: str, *options: Any) -> list[int]:
     """Receive until the queue has nothing more for a receiver with these options, and close it."""
     receiver = connection.create_receiver(name, credit=100, options=list(options))
@@ -245,3 +253,119 @@ def test_a_message_can_be_delayed(connection: Connection, name: str) -> None:
     sender.send(proton.Message(body="late", annotations={proton.symbol("x-opt-delivery-delay"): 300}))
     sender.send(proton.Message(body="early"))
     assert [receiver.receive().body for _ in range(2)] == ["early", "late"]
+
+
+class Survivor(handlers.MessagingHandler):  # type: ignore[misc]
+    """Sends and receives numbers on a connection that reconnects, and kills the broker meanwhile."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        super().__init__(prefetch=20)
+        self._broker = broker
+        self._killed = False
+        self._unsent = list(range(COUNT))
+        self._unsettled: dict[str, int] = {}
+        self.accepted: set[int] = set()
+        self.got: set[int] = set()
+        self.connections = 0
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(url(self._broker), allowed_mechs="PLAIN", reconnect=[0.05])
+        event.container.create_receiver(connection, "q")
+        event.container.create_sender(connection, "q")
+
+    def on_connection_opened(self, event: Any) -> None:
+        self.connections += 1
+
+    def on_sendable(self, event: Any) -> None:
+        while event.sender.credit and self._unsent and len(self._unsettled) < 20:
+            number = self._unsent.pop(0)
+            self._unsettled[event.sender.send(proton.Message(body=number, durable=True)).tag] = number
+
+    def on_accepted(self, event: Any) -> None:
+        self.accepted.add(self._unsettled.pop(event.delivery.tag))
+        if not self._killed and len(self.accepted) >= COUNT // 2:
+            self._killed = True
+            self._broker.kill()
+            self._broker.start()
+        self._go_on(event)
+
+    def on_message(self, event: Any) -> None:
+        self.got.add(event.message.body)
+        self._go_on(event)
+
+    def on_disconnected(self, event: Any) -> None:
+        self._unsent[:0] = sorted(self._unsettled.values())  # their outcome is unknown
+        self._unsettled.clear()
+
+    def _go_on(self, event: Any) -> None:
+        if len(self.accepted) == len(self.got) == COUNT:
+            event.connection.close()
+        elif event.link.is_sender:
+            self.on_sendable(event)
+
+
+def test_a_connection_survives_a_kill_of_the_broker(own_broker: Any) -> None:
+    survivor = Survivor(own_broker(""))
+    reactor.Container(survivor).run()
+    assert survivor.accepted == survivor.got == set(range(COUNT))
+    assert survivor.connections == 2
+
+
+class Transacted(handlers.MessagingHandler, handlers.TransactionHandler):  # type: ignore[misc]
+    """Rolls back a message, commits two, rolls back their acceptance, and commits it."""
+
+    def __init__(self, address: str, name: str) -> None:
+        super().__init__(prefetch=0, auto_accept=False)
+        self._where = address
+        self._name = name
+        self._step = 0
+        self.got: list[tuple[str, int]] = []
+        self.log: list[str] = []
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self._where, allowed_mechs="PLAIN", reconnect=False)
+        self._sender = event.container.create_sender(connection, self._name)
+        self._receiver = event.container.create_receiver(connection, self._name)
+        event.container.declare_transaction(connection, handler=self)
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self._transaction = event.transaction
+        if self._step == 0:
+            self._transaction.send(self._sender, proton.Message(body="undone"))
+            self._transaction.abort()
+        elif self._step == 1:
+            for body in ("kept", "too"):
+                self._transaction.send(self._sender, proton.Message(body=body, durable=True))
+            self._transaction.commit()
+        else:
+            self._receiver.flow(2)
+
+    def on_message(self, event: Any) -> None:
+        self.got.append((event.message.body, event.message.delivery_count))
+        self._transaction.accept(event.delivery)
+        if len(self.got) == 2:
+            self._transaction.abort()
+        elif len(self.got) == 4:
+            self._transaction.commit()
+
+    def on_transaction_aborted(self, event: Any) -> None:
+        self._next("aborted", event)
+
+    def on_transaction_committed(self, event: Any) -> None:
+        self._next("committed", event)
+
+    def _next(self, outcome: str, event: Any) -> None:
+        self.log.append(outcome)
+        self._step += 1
+        if self._step == 4:
+            event.connection.close()
+        else:
+            event.container.declare_transaction(event.connection, handler=self)
+
+
+def test_transactions_are_all_or_nothing(broker: BrokerProcess, connection: Connection, name: str) -> None:
+    transacted = Transacted(url(broker), name)
+    reactor.Container(transacted).run()
+    assert transacted.log == ["aborted", "committed", "aborted", "committed"]
+    assert transacted.got == [("kept", 0), ("too", 0), ("kept", 0), ("too", 0)]
+    assert bodies(connection, name) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker import BrokerProcess
+from tests.interop.queues import declare_full
 
 JARS = Path(sys.prefix, "jms")
 SOURCE = Path(__file__).parent / "java" / "Scenarios.java"
@@ -73,6 +74,11 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_of_qpid_jms_succeeds(scenarios: Scenarios, broker: BrokerProcess, scenario: str) -> None:
     scenarios.run(scenario, broker)
+
+
+def test_a_full_queue_rejects(scenarios: Scenarios, broker: BrokerProcess) -> None:
+    declare_full(broker, "jms.full")
+    scenarios.run("sendToAFullQueue", broker)
 
 
 def test_qpid_jms_fails_over_after_a_kill(scenarios: Scenarios, own_broker: Callable[[str], BrokerProcess]) -> None:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -23,6 +24,13 @@ var scenarios = map[string]func(context.Context, *amqp.Session) error{
 	"creditAndDrain":       creditAndDrain,
 	"largeMessage":         largeMessage,
 	"dynamicNode":          dynamicNode,
+	"presettled":           presettled,
+}
+
+// Scenarios that need more of the test than a running broker.
+var prepared = map[string]func(context.Context, *amqp.Session) error{
+	"fullQueue":     fullQueue,
+	"goOnAfterKill": receiveAll,
 }
 
 func main() {
@@ -36,15 +44,16 @@ func main() {
 
 func run(ctx context.Context, name, port string) error {
 	if name == "wrongPassword" {
-		_, err := amqp.Dial(ctx, "amqp://127.0.0.1:"+port, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("guest", "wrong")})
+		_, err := dial(ctx, port, "wrong")
 		return check(err != nil && ctx.Err() == nil, "the broker accepted a wrong password")
 	}
 	scenario, found := scenarios[name]
 	if !found {
-		return fmt.Errorf("there is no scenario %s", name)
+		if scenario, found = prepared[name]; !found {
+			return fmt.Errorf("there is no scenario %s", name)
+		}
 	}
-	options := &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("guest", "guest")}
-	connection, err := amqp.Dial(ctx, "amqp://127.0.0.1:"+port, options)
+	connection, err := dial(ctx, port, "guest")
 	if err != nil {
 		return err
 	}
@@ -52,7 +61,71 @@ func run(ctx context.Context, name, port string) error {
 	if err != nil {
 		return err
 	}
+	if name == "goOnAfterKill" {
+		if session, connection, err = throughKill(ctx, session, port); err != nil {
+			return err
+		}
+	}
 	return errors.Join(scenario(ctx, session), connection.Close())
+}
+
+func dial(ctx context.Context, port, password string) (*amqp.Conn, error) {
+	return amqp.Dial(ctx, "amqp://127.0.0.1:"+port, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("guest", password)})
+}
+
+// throughKill sends 50 messages, prints a line, and waits until the broker is killed and started again, when the test closes
+// the standard input. Then it connects again, as applications must do with go-amqp, and sends 50 more.
+func throughKill(ctx context.Context, session *amqp.Session, port string) (*amqp.Session, *amqp.Conn, error) {
+	sender, err := session.NewSender(ctx, "go.killed", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := sendNumbers(ctx, sender, 0, 50); err != nil {
+		return nil, nil, err
+	}
+	fmt.Println("sent")
+	if _, err := io.ReadAll(os.Stdin); err != nil {
+		return nil, nil, err
+	}
+	var lost *amqp.ConnError
+	if err := sendNumbers(ctx, sender, 50, 1); !errors.As(err, &lost) {
+		return nil, nil, fmt.Errorf("the loss of the connection is reported as: %v", err)
+	}
+	connection, err := dial(ctx, port, "guest")
+	if err != nil {
+		return nil, nil, err
+	}
+	if session, err = connection.NewSession(ctx, nil); err != nil {
+		return nil, nil, err
+	}
+	if sender, err = session.NewSender(ctx, "go.killed", nil); err != nil {
+		return nil, nil, err
+	}
+	return session, connection, sendNumbers(ctx, sender, 50, 50)
+}
+
+func sendNumbers(ctx context.Context, sender *amqp.Sender, first, count int) error {
+	for i := first; i < first+count; i++ {
+		message := amqp.NewMessage([]byte{byte(i)})
+		message.Header = &amqp.MessageHeader{Durable: true}
+		if err := sender.Send(ctx, message, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func receiveAll(ctx context.Context, session *amqp.Session) error {
+	receiver, err := session.NewReceiver(ctx, "go.killed", &amqp.ReceiverOptions{Credit: 100})
+	if err != nil {
+		return err
+	}
+	for i := range 100 {
+		if err := take(ctx, receiver, byte(i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func check(holds bool, format string, values ...any) error {
@@ -180,6 +253,53 @@ func unroutableMessage(ctx context.Context, session *amqp.Session) error {
 	}
 	_, released := state.(*amqp.StateReleased)
 	return check(released, "the outcome is %T", state)
+}
+
+// fullQueue sends to a queue that the test has filled.
+func fullQueue(ctx context.Context, session *amqp.Session) error {
+	sender, err := session.NewSender(ctx, "/queues/go.full", nil)
+	if err != nil {
+		return err
+	}
+	receipt, err := sender.SendWithReceipt(ctx, amqp.NewMessage([]byte("does not fit")), nil)
+	if err != nil {
+		return err
+	}
+	state, err := receipt.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	rejected, found := state.(*amqp.StateRejected)
+	if !found {
+		return fmt.Errorf("the outcome is %T", state)
+	}
+	condition := rejected.Error.Condition
+	return check(condition == amqp.ErrCondResourceLimitExceeded, "rejected with %s", condition)
+}
+
+func presettled(ctx context.Context, session *amqp.Session) error {
+	sender, err := session.NewSender(ctx, "go.presettled", &amqp.SenderOptions{SettlementMode: amqp.SenderSettleModeSettled.Ptr()})
+	if err != nil {
+		return err
+	}
+	options := &amqp.ReceiverOptions{Credit: 100, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr()}
+	receiver, err := session.NewReceiver(ctx, "go.presettled", options)
+	if err != nil {
+		return err
+	}
+	if err := sendNumbers(ctx, sender, 0, 100); err != nil {
+		return err
+	}
+	for i := range 100 {
+		got, err := receiver.Receive(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := check(bytes.Equal(got.GetData(), []byte{byte(i)}), "%v instead of %d", got.GetData(), i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func refusedLinks(ctx context.Context, session *amqp.Session) error {

@@ -31,7 +31,12 @@ public class Scenarios {
     }
 
     private static final long PATIENCE_MS = 20_000;
-    private static final int INDIVIDUAL_ACKNOWLEDGE = 101; // an extension of Qpid JMS
+    private static final int INDIVIDUAL_ACKNOWLEDGE = 101; // an extension of Qpid JMS, like the outcomes
+    private static final int ACCEPTED = 1;
+    private static final int REJECTED = 2;
+    private static final int RELEASED = 3;
+    private static final int MODIFIED_FAILED = 4;
+    private static final int MODIFIED_FAILED_UNDELIVERABLE = 5;
 
     private static String port;
     private static Connection surviving;
@@ -290,6 +295,61 @@ public class Scenarios {
             equal(text(consumer), "0");
             equal(text(consumer), "2");
             checkEmpty(consumer);
+        });
+    }
+
+    /** Qpid JMS lets the application choose an outcome. */
+    private static void settle(Message message, int outcome) throws JMSException {
+        message.setIntProperty("JMS_AMQP_ACK_TYPE", outcome);
+        message.acknowledge();
+    }
+
+    @Scenario
+    static void outcomesOfDeliveries() throws Exception {
+        session(INDIVIDUAL_ACKNOWLEDGE, "&jms.prefetchPolicy.all=1", session -> {
+            Queue queue = session.createQueue("jms.outcomes");
+            MessageConsumer consumer = session.createConsumer(queue);
+            send(session, queue, 1);
+            int[] outcomes = {RELEASED, MODIFIED_FAILED, REJECTED};
+            int[] counts = {1, 1, 2};
+            for (int i = 0; i < outcomes.length; i++) {
+                Message message = receive(consumer);
+                equal(message.getIntProperty("JMSXDeliveryCount"), counts[i]);
+                settle(message, outcomes[i]);
+            }
+            checkEmpty(consumer);
+            send(session, queue, 1);
+            settle(receive(consumer), MODIFIED_FAILED_UNDELIVERABLE);
+            checkEmpty(consumer);
+            consumer.close();
+            consumer = session.createConsumer(queue);
+            settle(receive(consumer), ACCEPTED);
+            checkEmpty(consumer);
+        });
+    }
+
+    @Scenario
+    static void unroutableMessageIsReported() throws Exception {
+        session(session -> {
+            Queue nowhere = session.createQueue("/exchanges/amq.direct/nowhere");
+            refused(JMSException.class, () -> send(session, nowhere, 1));
+        });
+    }
+
+    @Scenario
+    static void missingQueueIsRefused() throws Exception {
+        session(session -> {
+            Queue missing = session.createQueue("/queues/no-such-queue");
+            refused(InvalidDestinationException.class, () -> session.createProducer(missing));
+            refused(InvalidDestinationException.class, () -> session.createConsumer(missing));
+        });
+    }
+
+    /** The caller has declared the queue, which is full. */
+    static void sendToAFullQueue() throws Exception {
+        session(session -> {
+            Queue full = session.createQueue("/queues/jms.full");
+            refused(ResourceAllocationException.class, () -> send(session, full, 1));
         });
     }
 
