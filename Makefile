@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms jms-suite goamqp lake run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms jms-suite goamqp lake peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,7 +117,9 @@ docs: $(VENV)/.ready ## write the generated pages (guarantees, configuration, co
 	$(BIN)/python -m tools.branches
 	$(BIN)/python -m tools.figures
 
-bench: $(VENV)/.spark ## measure side by side with RabbitMQ, write bench/results/latest.json
+peers: $(VENV)/artemis/.fetched $(VENV)/broker-j/.fetched ## fetch brokers (40 MB), which need Java, for the AMQP 1.0 part of bench
+
+bench: $(VENV)/.spark peers ## measure side by side with other brokers, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)
 
 soak: $(VENV)/.spark ## load the broker for an hour beside hostile neighbours, audit its history (ARGS="--minutes 10")

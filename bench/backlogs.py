@@ -50,7 +50,7 @@ class History(Scenario):
     """Restart times with 1,000 messages after 10,000,000 others were consumed, and with the 1,000 alone."""
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
     alternations = 1
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class LongBacklog(Scenario):
     """A backlog of 10,000,000 messages of 100 B: memory, and whether the publish rate stays constant."""
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
     alternations = 1
 
     def __init__(self) -> None:

@@ -26,6 +26,7 @@ START_TIMEOUT = 90.0
 STOP_TIMEOUT = 120.0
 _POLL = 0.005
 _COUNTERS = ("syncs", "records", "batches", "bytes")
+RABBITMQ = "RabbitMQ"
 _RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
@@ -293,7 +294,7 @@ class TimedEscrowMQ(EscrowMQ):
 class RabbitMQ(Broker):
     """Debian's `rabbitmq-server` with its default queue type and limits; only ports, paths and plugins are set."""
 
-    name = "RabbitMQ"
+    name = RABBITMQ
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)

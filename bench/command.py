@@ -1,4 +1,4 @@
-"""`make bench`: measure EscrowMQ and RabbitMQ in alternation, with the same tool on the same disk."""
+"""`make bench`: measure EscrowMQ and other brokers in alternation, with the same tool on the same disk."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rich.console import Console
 from bench import report
 from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ, TimedEscrowMQ
 from bench.measure import MeasureError, Measurement, machine, sync_rate
+from bench.peers import Artemis, BrokerJ
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
 
@@ -41,7 +42,7 @@ class Bench:
 
     def run(self, scenario: Scenario) -> dict[str, Any]:
         """Measure one scenario and return its entry for the report."""
-        kinds = {name: kind for name, kind in self._kinds.items() if name == "EscrowMQ" or not scenario.escrowmq_only}
+        kinds = {name: kind for name, kind in self._kinds.items() if name in (report.OWN, *scenario.peers)}
         self._console.print(f"[bold]{scenario.name}[/]")
         runs: report.Runs = {name: [] for name in kinds}
         errors: dict[str, str] = {}
@@ -65,7 +66,7 @@ class Bench:
         }
 
     def _side_by_side(self, scenario: Scenario, kinds: Kinds, runs: report.Runs, errors: dict[str, str]) -> None:
-        """Measure with both brokers running; the broker that is not measured is frozen."""
+        """Measure with all brokers running; those that are not measured are frozen."""
         brokers: dict[str, Broker] = {}
         for name in kinds:
             try:
@@ -135,13 +136,17 @@ class Bench:
 def broker_kinds(console: Console, only: str | None) -> Kinds:
     """Return the brokers that can be measured."""
     kinds: Kinds = {}
-    if only in (None, "escrowmq"):
-        kinds["EscrowMQ"] = EscrowMQ
-    if only in (None, "rabbitmq"):
-        if RabbitMQ.installed():
-            kinds["RabbitMQ"] = RabbitMQ
-        else:
-            console.print("RabbitMQ is skipped: Debian's package rabbitmq-server is not installed.")
+    for kind, missing in (
+        (EscrowMQ, None),
+        (RabbitMQ, None if RabbitMQ.installed() else "Debian's package rabbitmq-server is not installed"),
+        (Artemis, Artemis.missing()),
+        (BrokerJ, BrokerJ.missing()),
+    ):
+        if only in (None, kind.name.lower()):
+            if missing is None:
+                kinds[kind.name] = kind
+            else:
+                console.print(f"{kind.name} is skipped: {missing}.")
     return kinds
 
 
@@ -171,14 +176,16 @@ def _terminated(*_: object) -> NoReturn:
     "--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds of publishing (5; 1 with --quick)."
 )
 @click.option("--quick", is_flag=True, help="Short runs and small backlogs, to check that everything works.")
-@click.option("--only", type=click.Choice(["escrowmq", "rabbitmq"]), help="Measure only this broker.")
+@click.option(
+    "--only", type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j"]), help="Measure only this broker."
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), default=HERE / "data", help="The directory for the brokers' data."
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="The result file (bench/results/latest.json for both brokers at full size, else none).",
+    help="The result file (bench/results/latest.json for all brokers at full size, else none).",
 )
 def main(
     scenarios: list[str],
@@ -190,7 +197,7 @@ def main(
     data: Path,
     output: Path | None,
 ) -> None:
-    """Measure EscrowMQ and RabbitMQ side by side; exit with status 1 if a measurement failed."""
+    """Measure EscrowMQ and other brokers side by side; exit with status 1 if a measurement failed."""
     console = Console(width=None if sys.stdout.isatty() else 200)
     signal.signal(signal.SIGTERM, _terminated)
     full = not quick and scale is None and duration is None and only is None

@@ -197,7 +197,7 @@ class Neighbours(Scenario):
     """One client sends and receives 5,000 messages per second while another does one of `OPERATIONS`."""
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
     alternations = 1
 
     def __init__(self, name: str) -> None:

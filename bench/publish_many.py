@@ -25,7 +25,7 @@ _LIMIT_SECONDS = 300.0
 class PublishMany(Scenario):
     """Confirmed transient messages of 60 to 140 bytes to a topic exchange; encoding them is part of the measurement."""
 
-    escrowmq_only = True
+    peers = ()
 
     def __init__(self) -> None:
         title = "publish_many of our client, confirmed, own routing keys"

@@ -92,7 +92,7 @@ class Latency(Scenario):
 class Branches(Scenario):
     """Distributed transactions of one publish each, compared with `tx` and with the disk's syncs meanwhile."""
 
-    escrowmq_only = True
+    peers = ()
 
     def __init__(self) -> None:
         super().__init__(

@@ -14,6 +14,7 @@ from rich.table import Table
 from bench.measure import Measurement
 from bench.scenario import Figure, Scenario
 
+OWN = "EscrowMQ"
 Runs = dict[str, list[Measurement]]
 """The measurements of a scenario by broker."""
 
@@ -39,16 +40,19 @@ def figures_of(scenario: Scenario, runs: Runs) -> dict[str, Any]:
                     "max": max(values),
                     "values": values,
                 }
-        entry["ratio"] = _ratio(entry["brokers"])
+        entry["ratio"] = _ratio(figure, entry["brokers"])
         entry["met"] = _met(figure, entry)
         document[figure.name] = entry
     return document
 
 
-def _ratio(brokers: dict[str, dict[str, Any]]) -> float | None:
-    if "EscrowMQ" not in brokers or "RabbitMQ" not in brokers or not brokers["RabbitMQ"]["median"]:
+def _ratio(figure: Figure, brokers: dict[str, dict[str, Any]]) -> float | None:
+    """Return EscrowMQ's median divided by that of the best other broker; None if one of them is missing."""
+    others = [values["median"] for name, values in brokers.items() if name != OWN]
+    best = (max if figure.ratio_at_most is None else min)(others, default=None)
+    if OWN not in brokers or not best:
         return None
-    ratio: float = brokers["EscrowMQ"]["median"] / brokers["RabbitMQ"]["median"]
+    ratio: float = brokers[OWN]["median"] / best
     return ratio
 
 
@@ -68,7 +72,7 @@ def target_text(figure: Figure) -> str:
 
 def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
     """Return whether every target is met; None if there is none, or if it needs a measurement that was not taken."""
-    own = entry["brokers"].get("EscrowMQ")
+    own = entry["brokers"].get(OWN)
     ratio = entry["ratio"]
     checks: list[bool | None] = []
     if figure.ratio_at_least is not None:
@@ -86,7 +90,7 @@ def _met(figure: Figure, entry: dict[str, Any]) -> bool | None:
 
 def commits_per_sync(runs: Runs) -> float | None:
     """Return the median over the measurements in which the broker counted its syncs."""
-    values = [m.details["commits_per_sync"] for m in runs.get("EscrowMQ", []) if "commits_per_sync" in m.details]
+    values = [m.details["commits_per_sync"] for m in runs.get(OWN, []) if "commits_per_sync" in m.details]
     return median(values) if values else None
 
 
@@ -94,8 +98,8 @@ def table(entries: Iterable[dict[str, Any]]) -> Table:
     """Return the readable report of entries from the JSON file."""
     result = Table(title="minimum / median / maximum", title_justify="left")
     result.add_column("scenario")
-    result.add_column("EscrowMQ", justify="right")
-    result.add_column("RabbitMQ", justify="right")
+    result.add_column(OWN, justify="right")
+    result.add_column("others", justify="right")
     result.add_column("ratio", justify="right")
     result.add_column("target", justify="right")
     result.add_column("")
@@ -108,8 +112,8 @@ def table(entries: Iterable[dict[str, Any]]) -> Table:
             title = figure["title"] + (f", {figure['unit']}" if figure["unit"] else "")
             result.add_row(
                 title,
-                _spread(figure["brokers"].get("EscrowMQ")),
-                _spread(figure["brokers"].get("RabbitMQ")),
+                _spread(figure["brokers"].get(OWN)),
+                "\n".join(f"{name} {_spread(each)}" for name, each in figure["brokers"].items() if name != OWN) or "—",
                 "" if figure["ratio"] is None else f"{figure['ratio']:.2f}×",
                 figure["target"],
                 {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[figure["met"]],
@@ -134,13 +138,15 @@ def _number(value: float) -> str:
 def write(path: Path, machine: dict[str, Any], versions: dict[str, str], entries: dict[str, Any]) -> dict[str, Any]:
     """Write the results, and return the content of the file.
 
-    Entries for other scenarios stay if the versions are the same. Entries from another machine are marked with it.
+    Entries for other scenarios stay unless a broker has another version now. Entries from another machine are marked
+    with it.
     """
     kept: dict[str, Any] = {}
     if path.exists():
         old = json.loads(path.read_text(encoding="utf-8"))
-        if old.get("versions", {}).items() >= versions.items():
-            kept, versions = old["scenarios"], old["versions"]
+        known = old.get("versions", {})
+        if all(versions.get(name, version) == version for name, version in known.items()):
+            kept, versions = old["scenarios"], {**known, **versions}
             for entry in kept.values():
                 entry["machine"] = entry.get("machine", old["machine"])
                 if entry["machine"] == machine:

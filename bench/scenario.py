@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from bench.brokers import Broker
+from bench.brokers import RABBITMQ, Broker
 from bench.measure import MeasureError, Measurement, perf
 
 MB = 1_000_000
@@ -24,7 +24,7 @@ class Figure:
     title: str
     unit: str
     ratio_at_least: float | None = None
-    """Median divided by RabbitMQ's median."""
+    """Median divided by that of the best of the other brokers."""
     ratio_at_most: float | None = None
     at_least: float | None = None
     """The median itself."""
@@ -46,7 +46,8 @@ class Scenario(ABC):
 
     fresh = False
     """Whether each measurement starts a broker on an empty directory. Otherwise one broker serves all alternations."""
-    escrowmq_only = False
+    peers: tuple[str, ...] = (RABBITMQ,)
+    """The brokers that EscrowMQ is compared with."""
     alternations: int | None = None
     """The number of alternations, if the user cannot choose it."""
     timed = False

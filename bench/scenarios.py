@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
+from bench.amqp10 import LOADS10
 from bench.audits import measured as audited
 from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityBacklog
 from bench.brokers import Broker
+from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
 from bench.measure import MeasureError, Measurement
 from bench.neighbours import NEIGHBOURS
@@ -23,7 +25,7 @@ class SparkLink(Scenario):
     """
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,7 +53,7 @@ class JournalAudit(Scenario):
     """The audit of ten million messages, of half as many, and during load on the broker."""
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
     alternations = 1
 
     def __init__(self) -> None:
@@ -111,6 +113,9 @@ SCENARIOS: dict[str, Scenario] = {
         LoneMessage(),
         PublishMany(),
         Latency(),
+        *LOADS10,
+        HeldDeliveries("amqp10-held-received", "1,000,000 deliveries that no consumer settles", received),
+        HeldDeliveries("amqp10-held-published", "1,000,000 deliveries that no producer settles", published),
         Backlog(),
         History(),
         LongBacklog(),

@@ -30,7 +30,7 @@ class Stalls(Scenario):
     """Several situations on one broker, with the longest turn and the longest latency of a probe in each."""
 
     fresh = True
-    escrowmq_only = True
+    peers = ()
     timed = True
     alternations = 1
 

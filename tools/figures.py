@@ -37,6 +37,8 @@ class Figures:
     """Shown before the rows, side by side."""
     neighbours: Neighbours = field(default_factory=dict)
     """Shown after the rows, if any of them was measured."""
+    links: Rows = field(default_factory=dict)
+    """Rows of AMQP 1.0, which have other brokers. Shown at the end, if any of them was measured."""
 
 
 _PAIRS: Final[Pairs] = {
@@ -86,6 +88,24 @@ _NEIGHBOURS: Final[Neighbours] = {
     "neighbours-list": "lists 20,000 queues 100 times",
     "neighbours-consumers": "subscribes 10,000 consumers to one queue",
 }
+_LINKS: Final[Rows] = {
+    ("amqp10-presettled", "amqp10-presettled"): "presettled, transient",
+    ("amqp10-varied-presettled", "amqp10-varied-presettled"): "— varied",
+    ("amqp10-first", "amqp10-first"): "receiver settles first, durable",
+    ("amqp10-varied-first", "amqp10-varied-first"): "— varied",
+    ("amqp10-second", "amqp10-second"): "receiver settles second, durable termini; the others: first",
+    ("amqp10-varied-second", "amqp10-varied-second"): "— varied",
+    ("amqp10-tx100", "amqp10-tx100"): "durable, transactions of 100",
+    ("amqp10-varied-tx100", "amqp10-varied-tx100"): "— varied",
+    ("amqp10-latency", "amqp10-latency"): "publish to deliver at 5,000 durable/s, p99",
+    ("amqp10-varied-latency", "amqp10-varied-latency"): "— varied",
+    ("amqp10-held-received", "amqp10-held-received.memory"): "memory, 1,000,000 unsettled exactly-once deliveries",
+    ("amqp10-held-received", "amqp10-held-received.restart"): "— restart with them",
+    ("amqp10-held-received", "amqp10-held-received.restart-killed"): "— restart with them after `kill -9`",
+    ("amqp10-held-published", "amqp10-held-published.memory"): "memory, 1,000,000 that the producer has not settled",
+    ("amqp10-held-published", "amqp10-held-published.restart"): "— restart with them",
+    ("amqp10-held-published", "amqp10-held-published.restart-killed"): "— restart with them after `kill -9`",
+}
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",
     ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
@@ -116,7 +136,7 @@ _EXPLAINED: Final = (
 )
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
-    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS),
+    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, _LINKS),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
     _GUIDES / "auditing.md": Figures(_AUDIT),
@@ -186,9 +206,29 @@ def neighbour_table(results: dict[str, Any], wanted: Neighbours) -> str:
     return "\n".join([*head, "| | p99 | longest |", "|---|---:|---:|", *rows])
 
 
+def link_table(results: dict[str, Any], wanted: Rows) -> str:
+    """Format the medians of the brokers of AMQP 1.0; empty if none was measured."""
+    rows = []
+    for (scenario, name), title in wanted.items():
+        figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
+        if figure is not None:
+            cells = [cell(figure, broker) for broker in ("EscrowMQ", "Artemis", "Broker-J")]
+            rows.append(f"| {title} | {' | '.join(cells)} | {times(figure['ratio'])} |")
+    if not rows:
+        return ""
+    head = [
+        "AMQP 1.0. The ratio is to the better of the two others.",
+        "",
+        "| | EscrowMQ | Artemis | Broker-J | ratio |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    return "\n".join([*head, *rows])
+
+
 def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
     titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
+    titles += [(scenario, f"AMQP 1.0: {title.removeprefix('— ')}") for (scenario, _), title in wanted.links.items()]
     titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
     for title, (uniform, varied) in wanted.pairs.items():
         titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
@@ -214,11 +254,9 @@ def place(facts: dict[str, Any]) -> str:
 def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     """Return the text between the marks."""
     if results is None:
-        return "No results are recorded yet; `make bench` measures both brokers and writes them."
-    parts = [table(results, wanted.rows), machines(results, wanted)]
-    beside = neighbour_table(results, wanted.neighbours)
-    if beside:
-        parts.insert(1, beside)
+        return "No results are recorded yet; `make bench` measures the brokers and writes them."
+    more = (neighbour_table(results, wanted.neighbours), link_table(results, wanted.links))
+    parts = [table(results, wanted.rows), *filter(None, more), machines(results, wanted)]
     if wanted.pairs:
         parts.insert(0, pair_table(results, wanted.pairs))
     return "\n\n".join(parts)

@@ -1,7 +1,9 @@
-"""Fetch Java clients and the jars that they need from Maven's central repository, for the interop tests.
+"""Fetch Java programs and the jars that they need from Maven's central repository: clients for the interop tests, and
+brokers for the benchmarks.
 
 `python -m tools.jars LIST FOLDER` puts the jars of a list, such as requirements/jms.jars, into the folder. Each line of
-the list has the jar's coordinates and its SHA-256. Proxies are taken from the environment, as in `https_proxy`.
+the list has the jar's coordinates, `group:artifact:version[:classifier]`, and its SHA-256. Proxies are taken from the
+environment, as in `https_proxy`.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ def fetch(names: Path, folder: Path) -> None:
         if line.startswith("#"):
             continue
         name, digest = line.split()
-        group, artifact, version = name.split(":")
-        jar = f"{artifact}-{version}.jar"
+        group, artifact, version, *classifier = name.split(":")
+        jar = "-".join((artifact, version, *classifier)) + ".jar"
         url = f"{REPOSITORY}/{group.replace('.', '/')}/{artifact}/{version}/{jar}"
         data = _download(url)
         if hashlib.sha256(data).hexdigest() != digest:

@@ -117,6 +117,10 @@ class Arrivals:
         if lsn > synced:
             unsynced.append((lsn, tags))
 
+    def restore(self, accepted: dict[bytes, int]) -> None:
+        """Take the fingerprints of accepted messages by their tags, after a restart. The dict is not copied."""
+        self._accepted = accepted
+
     def note(self, tag: bytes, arrival: Arrival) -> None:
         """Add a message with this outcome."""
         self._in_doubt.discard(tag)

@@ -156,7 +156,7 @@ class FoundTermini:
                 Disposition[fields["default"]],
             )
             terminus = Terminus(broker.engine, key, settings, fields["user"], number)
-            terminus.arrivals.accept(list(found.tags), list(found.tags.values()))
+            terminus.arrivals.restore(found.tags)
             terminus.deliveries.restart_at(found.next_delivery)
             for piece in sorted(found.pieces, key=lambda piece: piece.number):
                 terminus.deliveries.locks.add(piece)

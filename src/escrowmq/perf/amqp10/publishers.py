@@ -85,7 +85,8 @@ class SettlingPublisher(LinkPublisher, ConfirmingPublisher):
 class DischargingPublisher(LinkPublisher, TransactingPublisher):
     """Repeats: post `size` messages in a transaction, discharge it, and wait for the answer.
 
-    The next transaction is declared together with the discharge of the one before it.
+    The next transaction is declared together with the discharge of the one before it, if the coordinator link has
+    credit for both.
     """
 
     block: TransferBlock
@@ -96,9 +97,10 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         """Take the id of the first transaction."""
         self._next: bytes = transaction
         self._declaring = self._discharging = -1
+        self._undeclared = False
 
     def room(self, now: int) -> int:
-        if not self._next or self.control.room() < 2:
+        if not self._next or not self.control.room():
             return 0
         room = super().room(now)
         return room if room >= min(self.size, self.limit - self.published) else 0
@@ -109,6 +111,8 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         return super().take_messages(now)
 
     def take(self, now: int) -> memoryview | None:
+        if self._undeclared:
+            return memoryview(self._declare()) if self.control.room() else None
         before = self.published
         data = self.take_messages(now)
         if data is None:
@@ -117,9 +121,13 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         discharge = _request(self.counters, self.control, Discharge(txn_id=self._next, fail=False))
         self._discharging = self.counters.deliveries - 1
         self._next = b""
-        declare = declaration(self.counters, self.control)
-        self._declaring = self.counters.deliveries - 1
-        return memoryview(b"".join((data, discharge, declare)))
+        self._undeclared = not self.control.room()
+        return memoryview(b"".join((data, discharge, b"" if self._undeclared else self._declare())))
+
+    def _declare(self) -> bytes:
+        self._undeclared = False
+        self._declaring = self.counters.deliveries
+        return declaration(self.counters, self.control)
 
     def on_disposition(self, disposition: Disposition, now: int) -> bytes:
         first = int(disposition.first)

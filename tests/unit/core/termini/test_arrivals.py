@@ -45,6 +45,12 @@ def test_a_tag_belongs_to_one_unsettled_delivery(tags: list[bytes]) -> None:
     tested.check_new([b"new", b"other"])
 
 
+def test_restored_messages_are_accepted_ones() -> None:
+    tested = Arrivals()
+    tested.restore({b"1": 7})
+    assert dict(tested.items()) == {b"1": Arrival(ACCEPTED, 7)}
+
+
 def test_clearing_returns_the_tags_that_may_be_in_the_log() -> None:
     tested = arrivals(b"1", b"2")
     tested.note(b"3", Arrival(Disposition.REJECTED, 9))

@@ -95,6 +95,26 @@ def test_a_transaction_waits_for_its_discharge() -> None:
         publisher.on_disposition(Disposition(RECEIVER, 13, None, True, Rejected()), 3)
 
 
+def test_a_transaction_is_declared_later_without_credit_for_it() -> None:
+    counters = Counters()
+    control = permits(counters, 2)
+    declaration(counters, control)
+    publisher = DischargingPublisher(0, block(counters, transaction=b"1"), Totals(), 10, False, 5, b"")
+    publisher.permits, publisher.control, publisher.counters = permits(counters, 100), control, counters
+    publisher.begin(b"1")
+    assert publisher.take(0) is not None
+    assert counters.deliveries == 7, "declare, five posts, discharge"
+    publisher.on_disposition(Disposition(RECEIVER, 6, None, True, A), 1)
+    assert publisher.take(1) is None
+    control.on_flow(flow(3), own=True)
+    assert publisher.take(1) is not None
+    assert (counters.deliveries, publisher.published) == (8, 5)
+    publisher.on_disposition(Disposition(RECEIVER, 7, None, True, Declared(b"2")), 2)
+    control.on_flow(flow(4), own=True)
+    assert publisher.take(2) is not None
+    assert publisher.published == 10
+
+
 def test_a_disposition_for_presettled_messages_is_an_error() -> None:
     publisher = LinkPublisher(0, block(Counters()), Totals(), None, False)
     with pytest.raises(PerfError, match="presettled"):

@@ -95,10 +95,13 @@ class Declare:
 @composite(0x32, "amqp:discharge:list", BINARY, BOOLEAN)
 @dataclass(slots=True)
 class Discharge:
-    """A request to commit a transaction, or with `fail` to roll it back."""
+    """A request to commit a transaction, or with `fail` to roll it back. Absent, `fail` is false.
+
+    Encoders should give `fail`: Artemis rejects a discharge without it.
+    """
 
     txn_id: bytes
-    fail: bool = False
+    fail: bool | None = None
 
 
 @composite(0x2B, "amqp:delete-on-close:list")

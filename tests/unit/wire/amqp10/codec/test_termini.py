@@ -49,5 +49,12 @@ def test_termini_survive(item: object) -> None:
     assert resolve(decode(encode_composite(item))[0]) == item
 
 
+def test_a_commit_says_that_it_does_not_fail() -> None:
+    """Artemis rejects a discharge whose second field is absent."""
+    encoded = encode_composite(Discharge(b"txn", fail=False))
+    assert decode(encoded)[0] == Described(ULong(0x32), [b"txn", False])
+    assert resolve(Described(ULong(0x32), [b"txn"])) == Discharge(b"txn", None)
+
+
 def test_a_source_without_fields_has_the_defaults() -> None:
     assert resolve(Described(ULong(0x28), [])) == Source(None, 0, "session-end", 0)
