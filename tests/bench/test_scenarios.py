@@ -37,6 +37,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         Fetch("get-pipelined", "title", 1, 100, 1000),
         KeptQueues("random400", "title", None),
         PublishMany(),
+        SCENARIOS["amqp10-varied-second"],
+        SCENARIOS["amqp10-varied-tx100"],
+        SCENARIOS["amqp10-varied-latency"],
     ],
     ids=lambda scenario: scenario.name,
 )
@@ -82,5 +85,17 @@ def test_a_queue_with_priorities_is_stopped_started_and_drained(tmp_path: Path) 
     assert all(value > 0 for value in figures.values())
 
 
+@pytest.mark.parametrize("name", ["amqp10-held-received", "amqp10-held-published"])
+def test_unsettled_deliveries_are_held_over_restarts(name: str, tmp_path: Path) -> None:
+    broker = EscrowMQ(tmp_path)
+    broker.start()
+    try:
+        figures = SCENARIOS[name].measure(broker, SMALL).figures
+    finally:
+        broker.stop()
+    assert figures.keys() == {figure.name for figure in SCENARIOS[name].figures}
+    assert all(value > 0 for value in figures.values())
+
+
 def test_only_scenarios_of_ours_alone_need_the_timed_loop() -> None:
-    assert all(scenario.escrowmq_only for scenario in SCENARIOS.values() if scenario.timed)
+    assert all(not scenario.peers for scenario in SCENARIOS.values() if scenario.timed)
