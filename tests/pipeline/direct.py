@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import decisions, links, tasks
+from escrowmq.pipeline import decisions, links, tasks, unsettled
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
@@ -150,14 +150,24 @@ def _links(journal: Path, found: Plan, facts: MessageFacts) -> Iterator[Violatio
     """Yield violations in the deliveries of link termini. Their subject is the tag, or the number of the queue and the
     position.
     """
-    queues, gone = set(), {}
+    queues, gone, vhosts = set(), {}, {}
+    durable: dict[str, list[Any]] = {}
     for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
         if row["kind"] == Kind.ACQUIRED:
             queues.add(row["number"])
         elif row["kind"] == Kind.TERMINUS_DELETED:
             gone[decode_change(row["payload"])["number"]] = row["lsn"]
+        elif row["kind"] == Kind.TERMINUS_SET:
+            unsettled.note_durable(durable, decode_change(row["payload"]), row["lsn"])
+        elif row["kind"] == Kind.QUEUE_DECLARED:
+            fields = decode_change(row["payload"])
+            vhosts[fields["id"]] = fields["vhost"]
     deleted = {ident: where[0] for ident, where in facts.deleted.items()}
-    steps = tasks.Links(str(journal), frozenset(queues))(_pieces(found))
+    known = [
+        links.DurableLink(int(number), vhost, label, since, gone.get(int(number), 1 << 62))
+        for number, (vhost, label, since) in durable.items()
+    ]
+    steps = tasks.Links(str(journal), links.Watched(queues, vhosts, known))(_pieces(found))
     for row in _rows(tasks.JudgedLinks(links.LinkFacts(found.start, gone, deleted))(steps)):
         if row["wrong"]:
             place, key = row["place"], row["key"]

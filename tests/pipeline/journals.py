@@ -103,9 +103,9 @@ class Scribe:
         kind, parts = self.settled(queue, positions, outcome)
         return self.append(kind, *parts)
 
-    def deliver(self, queue: int, positions: Sequence[int], flags: int = 0) -> int:
+    def deliver(self, queue: int, positions: Sequence[int], flags: int = 0, consumer: str = "a client") -> int:
         """Record the delivery of messages to a client. Returns the record's LSN."""
-        part = Part("a client", flags, ranges_of(positions))
+        part = Part(consumer, flags, ranges_of(positions))
         return self.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue, self.now_us // 1000, [part])))
 
     def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> int:

@@ -9,6 +9,8 @@ from typing import Final
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.branches import encode_decide
 from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.deliveries import REDELIVERED
+from escrowmq.core.records.deliveries import SETTLED as DELIVERED_SETTLED
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
@@ -124,9 +126,10 @@ def epoch_forgotten(scribe: Scribe) -> Expected:
     return Expected("PIPE-2", "epoch decided again", "the snapshot's epoch of app", lsn)
 
 
-def terminus(scribe: Scribe, number: int) -> tuple[int, bytes]:
-    """Make a durable terminus. Returns the record."""
-    record = encode_change(number=number, vhost="/", container="shop", link=f"link {number}")
+def terminus(scribe: Scribe, number: int, *, acquires: bool = False) -> tuple[int, bytes]:
+    """Make a durable terminus. With `acquires`, its link settles second and receives. Returns the record."""
+    settings = {"role": "outgoing", "second": True, "durability": 2} if acquires else {}
+    record = encode_change(number=number, vhost="/", container="shop", link=f"link {number}", **settings)
     scribe.append(Kind.TERMINUS_SET, record)
     return int(Kind.TERMINUS_SET), record
 
@@ -164,6 +167,18 @@ def good_links(scribe: Scribe) -> None:
     acquire(scribe, 2, 4, 2)
     scribe.settle(1, [1, 2])
     scribe.frame()
+    scribe.queue(2, "durable")
+    scribe.publish(2, 1, 4)
+    scribe.frame()
+    scribe.deliver(2, [1], consumer="shop/link 5")  # before its terminus is durable
+    terminus(scribe, 5, acquires=True)
+    scribe.append(Kind.ACQUIRED, encode_acquired(5, 2, [(1, 2, 2)]))
+    scribe.deliver(2, [2, 3], consumer="shop/link 5")
+    scribe.append(Kind.GIVEN_BACK, encode_given_back(5, 2, [(3, 1)]))
+    scribe.deliver(2, [3], REDELIVERED)
+    scribe.deliver(2, [4], DELIVERED_SETTLED, consumer="shop/link 5")
+    scribe.settle(2, [1, 2, 4])
+    scribe.frame()
 
 
 def arrived_twice(scribe: Scribe) -> Expected:
@@ -185,7 +200,14 @@ def acquired_after_settlement(scribe: Scribe) -> Expected:
     return Expected("TX-8", "delivered again", "queue 1 2", acquire(scribe, 4, 1, 2))
 
 
-LINKS: Final = (arrived_twice, acquired_twice, acquired_after_settlement)
+def delivered_without_acquisition(scribe: Scribe) -> Expected:
+    """A durable link delivers a message that its terminus has given back."""
+    good_links(scribe)
+    lsn = scribe.deliver(2, [3], REDELIVERED, consumer="shop/link 5")
+    return Expected("SET-10", "delivered without acquisition", "queue 2 3", lsn)
+
+
+LINKS: Final = (arrived_twice, acquired_twice, acquired_after_settlement, delivered_without_acquisition)
 WHOLE: Final = (
     *LINKS,
     lost,

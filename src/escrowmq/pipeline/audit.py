@@ -231,6 +231,7 @@ class Audit:
             fields = decode_change(bytes(row.payload))
             known = self.state.termini.get(str(fields["number"]), ["", 0])  # a snapshot may be older than its deletion
             self.state.termini[str(fields["number"])] = [unsettled.title(fields), known[1]]
+            unsettled.note_durable(self.state.durable_links, fields, row.lsn)
         elif row.kind == Kind.TERMINUS_DELETED:
             number = str(decode_change(bytes(row.payload))["number"])
             self.state.termini[number] = [self.state.termini.get(number, [""])[0], row.lsn]
@@ -299,7 +300,7 @@ class Audit:
     def _links(self) -> None:
         if not self.state.termini:
             return
-        found = self._mapped(tasks.Links(self.files, frozenset(self.state.acquired)), links.DDL)
+        found = self._mapped(tasks.Links(self.files, unsettled.watched(self.state)), links.DDL)
         before = self.before("state.links", links.DDL)
         if before is not None:
             found = found.unionAll(before.select(found.columns))

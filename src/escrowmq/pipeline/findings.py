@@ -117,5 +117,8 @@ class LinkRule:
     ACQUIRED_TWICE = Rule(
         "acquired twice", "SET-10", "A link terminus acquired it while it belonged to a terminus already."
     )
+    UNACQUIRED = Rule(
+        "delivered without acquisition", "SET-10", "A durable link delivered it while its terminus did not have it."
+    )
     AFTER_SETTLEMENT = Rule("delivered again", "TX-8", "A link terminus acquired it after it had been settled.")
     UNSETTLED = Rule("unsettled too long", "PIPE-5", "It has deliveries that are unsettled for longer than the limit")

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from escrowmq.core.records.deliveries import SETTLED, decode_deliveries
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.records.termini import decode_acquired, decode_arrived, decode_forgotten, decode_given_back
@@ -32,6 +34,42 @@ class Step(IntEnum):
     GIVEN_BACK = 4
     SETTLED = 5
     HELD_IN_SNAPSHOT = 6
+    DELIVERED = 7
+
+
+class DurableLink(NamedTuple):
+    """A link whose terminus acquires every message before it is delivered, from the LSN `since` up to `end`.
+
+    `label` names it in records of deliveries, which only a log with details has.
+    """
+
+    terminus: int
+    vhost: str
+    label: str
+    since: int
+    end: int
+
+
+class Watched(NamedTuple):
+    """Queues and links whose steps are extracted.
+
+    Args:
+        queues: the queues from which termini have acquired messages; settlements on others are ignored.
+        vhosts: the virtual host of each queue from which durable links may deliver.
+        links: the durable links.
+    """
+
+    queues: Collection[int] = frozenset()
+    vhosts: Mapping[int, str] = {}
+    links: Collection[DurableLink] = ()
+
+    def terminus(self, queue: int, label: str, lsn: int) -> int | None:
+        """Return the terminus over whose link a message of a queue was delivered."""
+        vhost = self.vhosts.get(queue)
+        for link in self.links:
+            if link.label == label and link.vhost == vhost and link.since <= lsn < link.end:
+                return link.terminus
+        return None
 
 
 class LinkFacts(NamedTuple):
@@ -76,28 +114,31 @@ WRONG: Final[Mapping[str, Rule]] = {
     "arrived": LinkRule.ARRIVED_TWICE,
     "acquired": LinkRule.ACQUIRED_TWICE,
     "settled": LinkRule.AFTER_SETTLEMENT,
+    "unacquired": LinkRule.UNACQUIRED,
 }
 _PARTS: Final = 1 << 16
 _HOLDS: Final = (Step.ARRIVED, Step.ACQUIRED, Step.HELD_IN_SNAPSHOT)
 
 
-def steps(records: Records, operations: Operations, queues: Collection[int], snapshot: int) -> pa.RecordBatch:
+def steps(records: Records, operations: Operations, watched: Watched, snapshot: int) -> pa.RecordBatch:
     """Extract the steps in `records`.
 
     Args:
         records: records of the log or of a snapshot.
         operations: the operations in these records.
-        queues: the queues from which termini have acquired messages; settlements on others are ignored.
+        watched: the queues and links in question.
         snapshot: the LSN at which the snapshot was taken; -1 for records of the log.
     """
     rows: list[tuple[int, bytes, int, int, int, int]] = []
-    kinds = (Kind.ARRIVED, Kind.FORGOTTEN, Kind.ACQUIRED, Kind.GIVEN_BACK, *((Kind.SETTLE,) if queues else ()))
+    kinds = [Kind.ARRIVED, Kind.FORGOTTEN, Kind.ACQUIRED, Kind.GIVEN_BACK]
+    kinds += [Kind.SETTLE] if watched.queues else []
+    kinds += [Kind.DELIVERIES] if watched.links else []
     for i in operations.of_kind(*kinds).tolist():
         record, at = int(operations.record[i]), int(operations.at[i])
         payload = records.data.data[at : at + int(operations.length[i])]
         lsn = int(records.lsn[record] + operations.order[i]) if snapshot < 0 else snapshot
         since = int(records.time[record])
-        for place, key, step, terminus in _things(Kind(int(operations.kind[i])), payload, queues):
+        for place, key, step, terminus in _things(Kind(int(operations.kind[i])), payload, watched, lsn):
             rows.append((place, key, step if snapshot < 0 else Step.HELD_IN_SNAPSHOT, terminus, lsn, since))
     columns: list[list[Any]] = [[row[i] for row in rows] for i in range(6)]
     part = [zlib.crc32(row[1]) % _PARTS for row in rows]
@@ -106,7 +147,7 @@ def steps(records: Records, operations: Operations, queues: Collection[int], sna
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _things(kind: Kind, payload: memoryview, queues: Collection[int]) -> Iterator[tuple[int, bytes, Step, int]]:
+def _things(kind: Kind, payload: memoryview, watched: Watched, lsn: int) -> Iterator[tuple[int, bytes, Step, int]]:
     if kind is Kind.ARRIVED:
         arrived = decode_arrived(payload)
         yield from ((-arrived.terminus, tag, Step.ARRIVED, arrived.terminus) for tag in arrived.tags)
@@ -121,9 +162,16 @@ def _things(kind: Kind, payload: memoryview, queues: Collection[int]) -> Iterato
         back = decode_given_back(payload)
         for first, length in back.ranges:
             yield from _positions(back.queue, first, length, Step.GIVEN_BACK, back.terminus)
+    elif kind is Kind.DELIVERIES:
+        delivered = decode_deliveries(payload)
+        for part in delivered.parts:
+            terminus = None if part.flags & SETTLED else watched.terminus(delivered.queue, part.consumer, lsn)
+            if terminus is not None:
+                for first, length in part.ranges:
+                    yield from _positions(delivered.queue, first, length, Step.DELIVERED, terminus)
     else:
         settled = decode_settle(payload)
-        if settled.queue in queues:
+        if settled.queue in watched.queues:
             for first, length in settled.ranges:
                 yield from _positions(settled.queue, first, length, Step.SETTLED, 0)
 
@@ -137,8 +185,10 @@ def _positions(
 def judge(found: pa.Table, facts: LinkFacts) -> pa.Table:
     """Judge all steps of some things. Return the violations, and the things that are unsettled at the end."""
     found = found.sort_by([("place", "ascending"), ("key", "ascending"), ("lsn", "ascending")])
+    delivered = _delivered_without_acquisition(found, facts)
+    found = found.filter(pc.not_equal(found["step"], int(Step.DELIVERED)))
     if not len(found):
-        return found
+        return delivered
     column = {name: found[name].to_numpy() for name in ("place", "step", "terminus", "lsn", "since")}
     keys = found["key"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     place, step, lsn = column["place"], column["step"], column["lsn"]
@@ -159,7 +209,26 @@ def judge(found: pa.Table, facts: LinkFacts) -> pa.Table:
     since = _since(column["since"], held & (step == Step.HELD_IN_SNAPSHOT))
     past = np.r_[0, lsn[:-1]]
     broken = _with(found.take(wrong), past=past[wrong], wrong=again[wrong])
-    return pa.concat_tables([broken, _with(found.take(kept), since=since[kept])])
+    return pa.concat_tables([broken, delivered, _with(found.take(kept), since=since[kept])])
+
+
+def _delivered_without_acquisition(found: pa.Table, facts: LinkFacts) -> pa.Table:
+    """Return the deliveries, in sorted steps, before which their own terminus had not acquired the message. Deliveries
+    after the settlement are found among the messages.
+    """
+    step = found["step"].to_numpy()
+    if not (step == Step.DELIVERED).any():
+        return found.slice(0, 0)
+    place, terminus, lsn = (found[name].to_numpy() for name in ("place", "terminus", "lsn"))
+    keys = found["key"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    at = np.arange(len(step))
+    before = np.maximum.accumulate(np.where(step == Step.DELIVERED, -1, at))
+    known = (before >= 0) & (place[before] == place) & (keys[before] == keys)
+    held = known & np.isin(step[before], _HOLDS) & (terminus[before] == terminus)
+    settled = known & (step[before] == Step.SETTLED)
+    wrong = np.flatnonzero((step == Step.DELIVERED) & ~held & ~settled & (lsn >= facts.start))
+    past = np.where(known, lsn[before], lsn)[wrong]
+    return _with(found.take(wrong), past=past, wrong=np.full(len(wrong), "unacquired"))
 
 
 _NEVER: Final = np.iinfo(np.int64).max

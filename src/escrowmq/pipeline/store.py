@@ -76,6 +76,10 @@ class State:
     """For each number of a link terminus its title, and the LSN of its deletion, 0 if it was not deleted."""
     acquired: list[int] = field(default_factory=list)
     """The queues from which link termini have acquired messages."""
+    durable_links: dict[str, list[Any]] = field(default_factory=dict)
+    """For each number of a terminus that acquires messages before they are delivered: its virtual host, the name of its
+    link as a consumer, and the LSN since which it does.
+    """
 
 
 class Store:

@@ -202,15 +202,15 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Extracts the steps of deliveries of link termini. `queues` are those from which termini acquired messages."""
+    """Extracts the steps of deliveries of link termini."""
 
     journal: str
-    queues: frozenset[int]
+    watched: links.Watched
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for piece in _pieces_of(batches):
             for found in _records(self.journal, piece):
-                yield links.steps(found, operations(found), self.queues, piece.snapshot)
+                yield links.steps(found, operations(found), self.watched, piece.snapshot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.findings import LinkRule
-from escrowmq.pipeline.links import WRONG
+from escrowmq.pipeline.links import WRONG, DurableLink, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from escrowmq.pipeline.audit import Audit
+    from escrowmq.pipeline.store import State
+
+_UNSETTLED_STATE: Final = 2
+"""The durability of a terminus whose unsettled deliveries survive a restart."""
 
 
 def title(fields: Mapping[str, Any]) -> str:
     """Return the title of a terminus from the fields of its TERMINUS_SET record."""
     return plain(f"link {fields['link']} of container {fields['container']} in vhost {fields['vhost']}")
+
+
+def note_durable(known: dict[str, list[Any]], fields: Mapping[str, Any], lsn: int) -> None:
+    """Note in `known`, by number, whether a terminus acquires messages before they are delivered, and since when."""
+    number = str(fields["number"])
+    if fields.get("role") == "outgoing" and fields["second"] and fields["durability"] == _UNSETTLED_STATE:
+        label = f"{fields['container']}/{fields['link']}"
+        known.setdefault(number, [plain(fields["vhost"]), label, lsn])
+    else:
+        known.pop(number, None)
+
+
+def watched(state: State) -> Watched:
+    """Return the queues and links whose steps are extracted."""
+    ends = {number: lsn for number, (_, lsn) in state.termini.items() if lsn}
+    found = [
+        DurableLink(int(number), vhost, label, since, ends.get(number, sys.maxsize))
+        for number, (vhost, label, since) in state.durable_links.items()
+    ]
+    vhosts = {
+        ident: queue.vhost
+        for ident, queue in state.queues.items()
+        if found and queue.arguments.get("x-queue-type") != "stream"
+    }
+    return Watched(frozenset(state.acquired), vhosts, found)
 
 
 def violations(audit: Audit) -> list[tuple[Any, ...]]:

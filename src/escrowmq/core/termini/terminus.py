@@ -212,6 +212,8 @@ class Terminus:
         if self.keeps:
             positions = durable_positions(queue, entries)
             if positions:
+                if self._engine.deliveries is not None:  # the audit sees the deliveries before their return
+                    self._engine.deliveries.flush()
                 record = encode_given_back(self.number, queue.ident, ranges_of(positions))
                 self._engine.log.append(Kind.GIVEN_BACK, record)
 
