@@ -22,10 +22,13 @@ DELAYED_DELIVERY: Final = Symbol("DELAYED_DELIVERY")
 """The capability without which Qpid JMS refuses to delay messages."""
 _ANNOTATED: Final = b"\x00\x53\x72"
 _ASKED: Final = "x-opt-delivery-"
+_NONE: Final = frozenset[int]()
 
 
 def delayed_among(contents: Sequence[bytes]) -> frozenset[int]:
     """Return the numbers of those contents that may ask for a delay. Most begin with another section."""
+    if _ANNOTATED not in {content[:3] for content in contents}:
+        return _NONE
     return frozenset([i for i, content in enumerate(contents) if content.startswith(_ANNOTATED) and _asks(content)])
 
 

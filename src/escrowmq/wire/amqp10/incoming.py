@@ -32,6 +32,7 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
     refusal,
 )
+from escrowmq.wire.amqp10.expiry import dated_among, expiring
 from escrowmq.wire.amqp10.nodes import Nodes
 from escrowmq.wire.amqp10.publication import Destination, Publications
 from escrowmq.wire.amqp10.resume import reverted
@@ -256,25 +257,28 @@ class ProducerLink:
         self.resolve(form)
         queues = form.queues
         engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
-        late = delayed_among(contents)
-        if form.apart or late:
+        late, dated = delayed_among(contents), dated_among(contents)
+        if form.apart or late or dated:
             for i in range(len(contents)):
-                self._publish_one(post, i, late=i in late)
+                envelope = expiring(form.envelope, contents[i], engine.now) if i in dated else form.envelope
+                self._publish_one(post, i, envelope, late=i in late)
         else:
             self._publish(form.envelope, contents, queues, post.first, post.tags, post.mode)
 
-    def _publish_one(self, post: Post, i: int, *, late: bool) -> None:
-        """Publish message `i` of `post`, whose queues depend on its headers. With `late` it may ask for a delay."""
+    def _publish_one(self, post: Post, i: int, envelope: Envelope, *, late: bool) -> None:
+        """Publish message `i` of `post`, whose queues or expiry depend on its content. With `late` it may ask for a
+        delay.
+        """
         connection = self.link.session.connection
         form, content, number, tags = post.form, post.contents[i], post.first + i, post.tags[i : i + 1]
         queues = form.queues
         try:
-            held = waiting_queue(connection, form.envelope, content) if late else None
+            held = waiting_queue(connection, envelope, content) if late else None
             if held is not None:
                 queues = (held,)
             elif form.apart:
                 queues = without_own(
-                    connection.broker.engine.route(connection.vhost, form.envelope, content), connection.container
+                    connection.broker.engine.route(connection.vhost, envelope, content), connection.container
                 )
         except BrokerError as error:
             if post.mode.settled:
@@ -282,7 +286,7 @@ class ProducerLink:
             else:
                 self._reject(number, tags[0], content, refusal(error), post.mode)
             return
-        self._publish(form.envelope, [content], queues, number, tags, post.mode)
+        self._publish(envelope, [content], queues, number, tags, post.mode)
 
     def _publish(
         self,
