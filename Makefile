@@ -59,7 +59,8 @@ $(VENV)/.archive: $(VENV)/.spark src/escrowmq/pipeline/archive.py
 	@$(BIN)/python -m escrowmq.pipeline.archive || echo "The archive could not be created; the tests run without it, more slowly."
 	@touch $@
 
-# The only dependency that contains C to compile, so it is not installed by `setup`. Its tests are skipped without it.
+# python-qpid-proton is the only dependency that contains C to compile, so it is not installed by `setup`. RabbitMQ's AMQP 1.0
+# client is built on it. Their tests are skipped without them.
 $(VENV)/.proton: $(VENV)/.ready requirements/proton.lock
 	@echo "Compiling python-qpid-proton, an AMQP 1.0 client, into $(VENV); this takes about half a minute …"
 	@$(INSTALL) --require-hashes --no-binary python-qpid-proton --no-build-isolation -r requirements/proton.lock
@@ -78,9 +79,9 @@ $(VENV)/goamqp: $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/
 	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" .
 	@touch $@
 
-proton: $(VENV)/.proton ## install python-qpid-proton, which needs a C compiler, for tests that are skipped otherwise
+proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
-jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched ## fetch clients in Java (5 MB), which need a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched ## fetch clients in Java (10 MB), which need a JDK, for tests that are skipped otherwise
 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)

@@ -380,8 +380,9 @@ class CompatibilitySection(Section):
         default="",
         description="If it is set, for example to `4.2.0`, AMQP 1.0 clients are told that this is RabbitMQ of that "
         "version. RabbitMQ's own AMQP 1.0 clients need it: the Python client refuses other products, the Java client "
-        "refuses versions below 4.0.0, and both use a feature only from the version on in which RabbitMQ got it. By "
-        "default, clients are told the broker's own name and version.",
+        "refuses versions below 4.0.0, and both use a feature only from the version on in which RabbitMQ got it. The "
+        "setting has further effects, which [the guide](guides/amqp10-management.md) lists. By default, clients are "
+        "told the broker's own name and version.",
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.broker import BrokerProcess, running_broker
 
+LIKE_RABBITMQ = 'compatibility.rabbitmq_version = "4.2.0"\n'
+
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # it reports each error that a test provokes
 
 
@@ -17,6 +19,16 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)  # it reports each error th
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker shared by all tests of a process. Tests must use unique names, and leave nothing that affects others."""
     with running_broker(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def broker_like_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Like `broker`, but AMQP 1.0 clients are told that it is RabbitMQ."""
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    config = folder / "broker.toml"
+    config.write_text(LIKE_RABBITMQ, encoding="utf-8")
+    with running_broker(folder, "--config", str(config)) as process:
         yield process
 
 

@@ -146,6 +146,8 @@ def settlement_of(link: ConsumerLink, state: object) -> Settlement | Modificatio
             return Settlement.RELEASED
         case Rejected():
             return Settlement.REJECTED
+        case Modified(undeliverable_here=True) if link.link.session.connection.limits.rabbitmq_version:
+            return Settlement.REJECTED  # clients of RabbitMQ discard messages this way
         case Modified():
             return modification(link.name, state)
     raise link_fault(INVALID_FIELD, f"{type(state).__name__} is no outcome")

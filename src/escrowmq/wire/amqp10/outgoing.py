@@ -113,6 +113,7 @@ class ConsumerLink:
             link.handle,
             session.connection.frame_max,
             settled=presettled,
+            origin=bool(session.connection.limits.rabbitmq_version),
         )
         self._given = 0  # the delivery-count, with the deliveries in `_unsent`
         self._unsent: deque[tuple[int, Entry]] = deque()

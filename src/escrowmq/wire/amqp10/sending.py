@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.termini.tags import TAG, delivery_tag
+from escrowmq.wire.amqp10.additions import additions_to
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.frames import frame_header
@@ -37,11 +38,31 @@ Template = Callable[[int, bytes, int, bytes, int, int, int, bytes], bytes]
 class TransferFrames:
     """Builds the transfers of one consuming link. `frame_max` is the client's limit for a frame."""
 
-    __slots__ = ("_channel", "_engine", "_frame_max", "_handle", "_prefix", "_queue", "_settled", "_templates")
+    __slots__ = (
+        "_additions",
+        "_channel",
+        "_engine",
+        "_frame_max",
+        "_handle",
+        "_prefix",
+        "_queue",
+        "_settled",
+        "_templates",
+    )
 
     def __init__(
-        self, engine: Engine, queue: Queue, channel: int, handle: int, frame_max: int, *, settled: bool
+        self,
+        engine: Engine,
+        queue: Queue,
+        channel: int,
+        handle: int,
+        frame_max: int,
+        *,
+        settled: bool,
+        origin: bool = False,
     ) -> None:
+        """With `origin`, messages carry exchange and routing key."""
+        self._additions = additions_to(queue, origin=origin)
         self._engine = engine
         self._queue = queue
         self._channel = channel
@@ -60,7 +81,8 @@ class TransferFrames:
         """Return the frames of `entries`, and how many frames there are. The deliveries' numbers in the session begin
         with `number`, those at their terminus with `link_number`. `state` is the state of all, if they have one.
         """
-        alike = b"" if state is not None else self._alike(number, entries, link_number)
+        additions = self._additions
+        alike = b"" if state is not None or additions is not None else self._alike(number, entries, link_number)
         if alike:
             return [alike], len(entries)
         pieces: list[Piece] = []
@@ -80,6 +102,8 @@ class TransferFrames:
                 template = None
                 if envelope.protocol == PROTOCOL and envelope.ttl is None and not envelope.deaths:
                     template, tail, fixed = self._template(envelope, deliveries)
+            if additions is not None and template is not None:
+                content = additions.content_of(entry)
             size = fixed + len(content)
             if template is None or marks or state is not None or size > frame_max or size >= LARGE:
                 if parts:
@@ -165,14 +189,16 @@ class TransferFrames:
 
     def _message(self, entry: Entry) -> bytes:
         """Return all sections of a message. The time that it has spent here is taken off its TTL (section 3.2.1)."""
-        queue, envelope = self._queue, entry.run.envelope
+        queue, envelope, additions = self._queue, entry.run.envelope, self._additions
         marks = queue.marks.get(entry.position) if queue.marks else None
         if envelope.protocol == PROTOCOL and not envelope.deaths and (marks is None or not marks.annotations):
             ttl = envelope.ttl
             if ttl is not None:
                 ttl = max(ttl - max(self._engine.now - entry.run.time, 0), 0)
-            return header_of(envelope, queue.failures(entry), first=not entry.deliveries, ttl=ttl) + entry.content
-        return sections_of(envelope, entry.content, entry.deliveries, marks)
+            content = entry.content if additions is None else additions.content_of(entry)
+            return header_of(envelope, queue.failures(entry), first=not entry.deliveries, ttl=ttl) + content
+        payload = sections_of(envelope, entry.content, entry.deliveries, marks)
+        return payload if additions is None else additions.to_payload(payload, entry)
 
 
 def header_of(envelope: Envelope, failures: int, *, first: bool, ttl: int | None = None) -> bytes:

@@ -24,9 +24,9 @@ from tests.unit.wire.amqp10.clients import Client, Server, connected
 Q = "q"
 
 
-def delivered(count: int, **source: object) -> tuple[Server, Client]:
-    """Return a client with the deliveries from 0 to `count` - 1."""
-    made, client = connected()
+def delivered(count: int, version: str = "", **source: object) -> tuple[Server, Client]:
+    """Return a client with the deliveries from 0 to `count` - 1. `version` is that of RabbitMQ which it is told."""
+    made, client = connected(rabbitmq_version=version)
     client.sender(Q)
     for number in range(count):
         client.post(number, b"%d" % number, settled=True)
@@ -151,6 +151,12 @@ def test_modified_keeps_annotations_and_excludes_the_link() -> None:
     client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=state))
     marks = made.broker.directory.vhost("/").queue(Q).marks[1]
     assert marks == Marks(1, {"x-a": encode("b")}, frozenset({"c/r1"}))
+
+
+def test_undeliverable_here_discards_the_message_of_a_client_of_rabbitmq() -> None:
+    made, client = delivered(1, version="4.2.0")
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=Modified(undeliverable_here=True)))
+    assert ready(made) == []
 
 
 def test_plain_modifications_need_no_marks() -> None:

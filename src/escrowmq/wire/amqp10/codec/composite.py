@@ -173,9 +173,10 @@ def _write_symbols(value: Any) -> Value:
 
 
 def _read_symbolic(value: Value) -> dict[Value, Value]:
-    if type(value) is not dict or any(type(key) not in {Symbol, ULong} for key in value):
+    if type(value) is not dict or any(type(key) not in {Symbol, ULong, str} for key in value):
         raise CodecError("a map must have symbols as keys")
-    return {key: resolve(item) for key, item in value.items()}
+    # RabbitMQ's Python client sends the annotations of `modified` with strings as keys.
+    return {Symbol(key) if type(key) is str else key: resolve(item) for key, item in value.items()}
 
 
 def _write_symbolic(value: dict[Value, Value]) -> Value:

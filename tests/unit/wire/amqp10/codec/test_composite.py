@@ -38,6 +38,12 @@ def test_one_symbol_or_an_array_of_them_is_a_list_of_symbols() -> None:
     assert opened.desired_capabilities == ("b", "c")
 
 
+def test_keys_of_a_map_of_fields_may_be_strings_and_become_symbols() -> None:
+    modified = resolve(Described(ULong(0x27), [None, None, {"x-opt-a": 1, Symbol("x-opt-b"): 2}]))
+    assert modified.message_annotations == {"x-opt-a": 1, "x-opt-b": 2}
+    assert {type(key) for key in modified.message_annotations} == {Symbol}
+
+
 @pytest.mark.parametrize("capabilities", [(), ("a",), ("a", "b")])
 def test_symbols_survive(capabilities: tuple[str, ...]) -> None:
     opened = Open("me", offered_capabilities=tuple(map(Symbol, capabilities)))
