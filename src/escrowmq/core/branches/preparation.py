@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import resolution
@@ -178,15 +179,24 @@ def owner_item(branch: XaBranch) -> tuple[Item, Sequence[bytes]]:
 def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]:
     """Yield items for the settled messages that survive a restart."""
     for settlement in branch.settlements:
-        queue = settlement.consumer.queue
-        positions = durable_positions(queue, settlement.entries)
-        if positions and not queue.is_stream and not queue.deleted:
-            ranges = ranges_of(positions)
-            requeue = settlement.disposition.returns
-            outcome = Outcome.REJECTED if requeue else Outcome[settlement.disposition.name]
-            yield encode_settlement(SettlementItem(queue.ident, outcome, ranges, requeue))
-            if settlement.routes:
-                yield from _route_items(queue, positions, settlement.routes)
+        yield from _items_of(settlement)
+    yield from reservation_items(branch)
+
+
+def _items_of(settlement: Settlement) -> Iterator[tuple[Item, Sequence[bytes]]]:
+    queue = settlement.consumer.queue
+    positions = durable_positions(queue, settlement.entries)
+    if positions and not queue.is_stream and not queue.deleted:
+        ranges = ranges_of(positions)
+        requeue = settlement.disposition.returns
+        outcome = Outcome.REJECTED if requeue else Outcome[settlement.disposition.name]
+        yield encode_settlement(SettlementItem(queue.ident, outcome, ranges, requeue))
+        if settlement.routes:
+            yield from _route_items(queue, positions, settlement.routes)
+
+
+def reservation_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]:
+    """Yield items for the reservations that the branch settles."""
     for work in branch.reservations:
         queue = work.reservation.queue
         if queue.durable and not queue.deleted:
@@ -224,11 +234,20 @@ def captured(branch: XaBranch) -> list[bytes]:
     items: list[tuple[Item, Sequence[bytes]]] = [owner_item(branch)]
     if branch.state is not State.PREPARED:  # its locked messages are back in their queues after a restart
         return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
+    runs: list[tuple[Item, Sequence[bytes]] | None] = []
     for run in branch.runs:
-        if run.lsn:
-            head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
-            items.append((Item.ADDRESSED_RUN, [head, ADDRESS.pack(run.lsn, len(run.contents))]))
-    items += settlement_items(branch)
+        head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
+        address = ADDRESS.pack(run.lsn, len(run.contents))
+        runs.append((Item.ADDRESSED_RUN, [head, address]) if run.lsn else None)
+    settlements = [list(_items_of(settlement)) for settlement in branch.settlements]
+    if branch.unread is not None:
+        for index, run_item in branch.unread.run_items():
+            runs.insert(index, run_item)
+        for index, some in branch.unread.settlement_items():
+            settlements.insert(index, some)
+    items += [item for item in runs if item is not None]
+    items += chain.from_iterable(settlements)
+    items += reservation_items(branch)
     return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
 
 
@@ -266,6 +285,8 @@ def _release_room(engine: Host, run: PreparedRun) -> None:
 def discard(engine: Host, branch: XaBranch) -> None:
     """Release the branch's blocks in the log, as far as no queue has taken them over. The branch is decided."""
     _release_outcome(engine, branch)
+    if branch.unread is not None:
+        branch.unread.drop()
     for run in branch.runs:
         _release_room(engine, run)
         if run.retained:

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import Settlement, State
-from escrowmq.core.branches.preparation import promise_outcome, promise_room
-from escrowmq.core.branches.resolution import BranchEffects
-from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
+from escrowmq.core.branches.unread import UnreadWork, complete, load_entries, load_run
 from escrowmq.core.branches.xid import Xid
-from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.branches import Prepared, SettlementItem, decode_prepare
 from escrowmq.core.records.references import Range, Reference, merged
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.reservations.reservation import ReservationSettlement
 
 if TYPE_CHECKING:
@@ -70,23 +68,30 @@ class FoundBranches:
         """Take the messages that branches have settled out of `references`, which hold all messages of the queue."""
         locks = self._locks.pop(queue.ident, ())
         for number, item in locks:
-            entries: list[Entry] = []
-            for reference in _within(references, item.ranges):
-                block = self._broker.engine.pager.load(reference)
-                expires_at = queue.expiry(block.envelope, block.time)
-                run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start, expires_at)
-                for position, content in enumerate(block.contents, reference.first):
-                    entry = Entry(position, content, run)
-                    entry.deliveries = deliveries.get(position, 0)  # the present delivery counts if the entry returns
-                    entries.append(entry)
-            queue.unsettled += len(entries)
+            branch = self._branches[number]
+            found = _within(references, item.ranges)
             disposition = Disposition.MODIFIED if item.requeue else Disposition[item.outcome.name]
-            self._branches[number].settlements.append(Settlement(queue.getter, entries, disposition))
+            try:
+                entries = load_entries(self._broker.engine, queue, found, deliveries)
+            except LogUnreadable as error:
+                self._unread(branch, error, queue).lock(queue, references, item.ranges, disposition, deliveries)
+                continue
+            queue.unsettled += len(entries)
+            branch.settlements.append(Settlement(queue.getter, entries, disposition))
         references.remove(merged(some for _, item in locks for some in item.ranges))
+
+    def _unread(self, branch: XaBranch, error: LogUnreadable, *queues: Queue) -> UnreadWork:
+        """Return the part of the branch's work that cannot be read now. The queues are unavailable until it can."""
+        work = branch.unread
+        if work is None:
+            work = branch.unread = UnreadWork(self._broker.engine, branch, self._found[branch.number])
+        for queue in queues:
+            self._broker.engine.unavailable.suspend(queue, work.reason(error), work.retry)
+        return work
 
     def finish(self) -> None:
         """Find the queues of the branches' messages, after the queues have been filled."""
-        broker = self._broker
+        broker, engine = self._broker, self._broker.engine
         queues = {queue.ident: queue for queue in broker.directory.durable_queues()}
         for number, found in self._found.items():
             branch = self._branches[number]
@@ -100,25 +105,16 @@ class FoundBranches:
                     work.pledge(number)
                     branch.reservations.append(work)
             for run in found.runs:
-                block = broker.engine.pager.load(Reference(0, run.length, run.lsn, 0))
                 targets = tuple(queues[ident] for ident in run.queues if ident in queues)
-                retained = run.length * max(len(targets), 1)
-                broker.log.retain(run.lsn, retained)
-                contents = LoggedContents(broker.engine.pager, run.lsn, run.length)
-                size = sum(map(len, block.contents))
-                branch.runs.append(
-                    PreparedRun(
-                        block.envelope, contents, targets, run.mandatory, block.time, run.lsn, retained, size=size
-                    )
-                )
-                promise_room(broker.engine, branch.runs[-1])
-                if found.belongs is None:
-                    branch.concern(block.envelope.exchange, targets)
-            _restore_routes(branch, found, queues)
-            if branch.state is State.PREPARED:
-                settled = sum(len(settlement.entries) for settlement in branch.settlements) + len(branch.reservations)
-                decision = BranchEffects(broker.engine, branch, branch.runs).decision
-                promise_outcome(broker.engine, branch, decision.outcome_bytes(settled, read=False))
+                broker.log.retain(run.lsn, run.length * max(len(targets), 1))
+                try:
+                    load_run(engine, branch, found, run, targets)
+                except LogUnreadable as error:
+                    self._unread(branch, error, *targets).withhold(run, targets)
+            if branch.unread is None:
+                complete(engine, branch, found, queues)
+            else:
+                branch.unread.queues = queues
 
 
 def _infer_concerns(branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
@@ -126,17 +122,6 @@ def _infer_concerns(branch: XaBranch, found: Prepared, queues: Mapping[int, Queu
     for ident in (*(item.queue for item in found.settlements), *(item.queue for item in found.reservations)):
         if ident in queues:
             branch.concerns.add("queue", queues[ident].name, "read")
-
-
-def _restore_routes(branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
-    """Restore where the branch's dead letters go. A branch that an older version prepared has not settled it."""
-    for route in found.routes:
-        targets = tuple(queues[ident] for ident in route.targets if ident in queues)
-        positions = {position for first, length in route.ranges for position in range(first, first + length)}
-        for settlement in branch.settlements:
-            if settlement.consumer.queue.ident == route.queue:
-                routes = settlement.routes = settlement.routes or {}
-                routes.update({e.position: targets for e in settlement.entries if e.position in positions})
 
 
 def _within(references: Backlog, ranges: list[Range]) -> list[Reference]:

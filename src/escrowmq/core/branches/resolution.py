@@ -181,6 +181,9 @@ def resolve(engine: Host, branches: Sequence[XaBranch], write: Write) -> list[Pu
     """
     engine.settlements.flush()
     try:
+        for branch in branches:
+            if branch.unread is not None:
+                branch.unread.read()
         found = [BranchEffects(engine, branch, branch.runs) for branch in branches]
         gathered = gather([effects.decision for effects in found])
     except LogUnreadable as error:

@@ -13,6 +13,7 @@ from escrowmq.core.records.references import Reference
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.association import Worker
+    from escrowmq.core.branches.unread import UnreadWork
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.deadlines import Deadline
@@ -93,6 +94,7 @@ class XaBranch(TransactionBranch):
         "runs",
         "started",
         "timeout",
+        "unread",
         "user",
         "vhost",
         "xid",
@@ -125,6 +127,7 @@ class XaBranch(TransactionBranch):
         self.runs: list[PreparedRun] = []
         self.lsn = 0
         self.outcome_bytes = 0
+        self.unread: UnreadWork | None = None  # work whose messages could not be read at the start
 
     def enlist(self, work: Publication | Settlement) -> None:
         """Enlist work as in any branch, but undo it at once if the branch can only be rolled back (DTX-14).
@@ -145,6 +148,13 @@ class XaBranch(TransactionBranch):
         if self.state not in UNDONE:
             self.concerns.add("queue", work.reservation.queue.name, "read")
             super().settle_reservation(work)
+
+    def undo(self) -> None:
+        """Undo the branch, including work that could not be read."""
+        super().undo()
+        if self.unread is not None:
+            self.unread.give_back()
+            self.unread = None
 
     def concern(self, exchange: str, queues: Sequence[Queue]) -> None:
         """Note that the branch publishes. The default exchange leads to every queue, so the queues count there."""

@@ -37,6 +37,9 @@ def viewing(branch: XaBranch, now: int) -> Generator[None, None, BranchView]:
         published += [(queue, len(publication.contents), size) for queue in publication.queues]
     published += [(queue, len(run.contents), run.size) for run in branch.runs for queue in run.queues]
     settled: list[tuple[Queue, int, int]] = []
+    if branch.unread is not None:  # the bytes are unknown
+        published += [(queue, count, 0) for queue, count in branch.unread.published]
+        settled += [(queue, count, 0) for queue, count in branch.unread.settled]
     for settlement in list(branch.settlements):
         size = yield from _bytes_settled(settlement.entries)
         settled.append((settlement.consumer.queue, len(settlement.entries), size))

@@ -32,17 +32,22 @@ class Unavailable:
     An unavailable queue accepts messages, but it delivers, expires and drops none. It can be purged and deleted.
     """
 
-    __slots__ = ("_host", "_unmeasured", "changed", "reasons")
+    __slots__ = ("_host", "_needed", "_unmeasured", "changed", "reasons")
 
     def __init__(self, host: Schedule) -> None:
         self._host = host
         self._unmeasured: dict[Queue, list[Range]] = {}
+        self._needed: dict[Queue, list[Callable[[], None]]] = {}
         self.reasons: dict[Queue, str] = {}
         self.changed: Callable[[Queue, str], None] = _nobody
         """Called with the reason when a queue becomes unavailable, and with an empty text when that ends."""
 
-    def suspend(self, queue: Queue, error: LogUnreadable) -> None:
-        """Note that messages which `queue` needs cannot be read. They are read again after `RETRY_MS`."""
+    def suspend(self, queue: Queue, error: LogUnreadable, needed: Callable[[], None] | None = None) -> None:
+        """Note that messages which `queue` needs cannot be read. They are read again after `RETRY_MS`, and with
+        `needed` the queue waits until that succeeds, too. It raises LogUnreadable.
+        """
+        if needed is not None:
+            self._needed.setdefault(queue, []).append(needed)
         if queue.fault:
             return
         queue.fault = self.reasons[queue] = str(error)
@@ -77,16 +82,20 @@ class Unavailable:
         """Forget a deleted queue."""
         self.reasons.pop(queue, None)
         self._unmeasured.pop(queue, None)
+        self._needed.pop(queue, None)
 
     def _retry(self, queue: Queue) -> None:
         if queue.deleted:
             return
         try:
+            for needed in self._needed.get(queue, ()):
+                needed()
             self._measure_rest(queue)
             queue.probe()
         except LogUnreadable:
             self._host.deadlines.set(self._host.now + RETRY_MS, lambda: self._retry(queue))
             return
+        self._needed.pop(queue, None)
         del self.reasons[queue]
         queue.resume()
         self.changed(queue, "")

@@ -145,7 +145,7 @@ class Queue:
         self.delivered_recorded = 0
         self.restored_below = 0  # recovered messages below this position have not been checked for a TTL
         self.reservations: dict[str, Reservation] = {}
-        self.locked: list[Part] = []  # messages that recovery found unsettled at termini
+        self.locked: list[Part] = []  # messages that recovery found unsettled at termini, or unreadable in branches
         self.ttl_possible = options.message_ttl is not None
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"
