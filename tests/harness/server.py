@@ -209,18 +209,24 @@ class SimServer:
     # -- turns
 
     def end_turn(self) -> None:
-        """Run due deadlines, make deliveries, and collect the output of all connections."""
+        """Run due deadlines, make deliveries, and collect the output of all connections. Requests that take more than
+        one turn are carried out to their end.
+        """
+        self.end_one_turn()
+        while self._unfinished:
+            self.end_one_turn()
+
+    def end_one_turn(self) -> None:
+        """Do `end_turn` for one turn. Requests that are not finished then go on in the next one, as in the server."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for endpoint in unfinished:
+            endpoint.receive(b"")
         broker = self.broker
         broker.engine.now = self.now
         due = broker.engine.next_deadline()
         if due is not None and due <= self.now:
             broker.engine.run_deadlines()
         broker.engine.end_turn()
-        while self._unfinished:
-            unfinished, self._unfinished = self._unfinished, {}
-            for endpoint in unfinished:
-                endpoint.receive(b"")
-            broker.engine.end_turn()
         while self._stirred:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
@@ -245,6 +251,7 @@ class SimServer:
             self.batch is None
             and self.journal.end_lsn == self.journal.synced_lsn
             and not self._stirred
+            and not self._unfinished
             and not self.broker.engine.unfinished
         )
 

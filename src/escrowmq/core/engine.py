@@ -265,7 +265,7 @@ class Engine:
         queue.lifetime.touch()
         if queue.is_stream:
             return []
-        while queue.returning:
+        while queue.returning and self.returns:  # protocols have waited; this is for other callers
             self.returns.step()
         queue.refresh()
         while len(queue.order):

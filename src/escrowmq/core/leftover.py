@@ -1,17 +1,20 @@
-"""Requests whose clients are gone before their end, and which must be carried through: large commits."""
+"""Work that no client drives: the rest of requests that must be carried through, such as commits and rollbacks."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from escrowmq.core.budget import Budget
 
 
+_FREED: Final = 5000  # objects that are freed in one step
+
+
 class LeftOver:
-    """The rests of such requests. They are done in order, in turns with budget left."""
+    """The rests of such requests. They are done in order, in turns with budget left, and use at most half of it."""
 
     __slots__ = ("_rests",)
 
@@ -27,7 +30,21 @@ class LeftOver:
 
     def step(self, requests: Budget) -> None:
         """Do a piece, as far as the budget allows."""
+        others = max(requests.left, 0) // 2
+        requests.left -= others
         while self._rests and requests.left > 0:
             for _ in self._rests[0]:
-                return
-            self._rests.popleft()
+                requests.left = 0
+                break
+            else:
+                self._rests.popleft()
+        requests.left += others
+
+
+def freed(objects: Sequence[Any]) -> Iterator[None]:
+    """Free the memory of a list of objects, a piece in each step. No other object refers to the list."""
+    rest = list(objects)
+    del objects
+    while rest:
+        del rest[-_FREED:]
+        yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
@@ -242,6 +242,10 @@ class CommitResult(NamedTuple):
     returned: tuple[Publication, ...] = ()
 
 
+GiveBack: TypeAlias = Callable[[Sequence[Settlement], Sequence[Publication]], None]
+"""Returns the deliveries of settlements to their places, and drops publications."""
+
+
 class TransactionBranch:
     """Work that takes effect completely or not at all.
 
@@ -266,8 +270,8 @@ class TransactionBranch:
         "watch",
     )
 
-    def __init__(self, number: int, limits: Limits, watch: Watch, give_back: Callable[[Settlement], None]) -> None:
-        """Begin the branch. `give_back` undoes a settlement whose undo is RETURN."""
+    def __init__(self, number: int, limits: Limits, watch: Watch, give_back: GiveBack) -> None:
+        """Begin the branch. `give_back` undoes settlements whose undo is RETURN."""
         self._give_back = give_back
         self.number = number
         self.limits = limits
@@ -383,7 +387,7 @@ class TransactionBranch:
     def take_back(self, settlement: Settlement) -> None:
         """Undo one settlement."""
         if settlement.undo is RETURN:
-            self._give_back(settlement)
+            self._give_back([settlement], ())
         else:
             keeper, tags = settlement.undo
             keeper.keep(settlement.consumer, tags, settlement.entries)
@@ -403,11 +407,22 @@ class TransactionBranch:
             yield PIECE // 10
 
     def undo(self) -> None:
-        """Undo the branch: drop its published messages and undo its settlements (TX-4, DTX-14)."""
-        settlements = list(self.settlements)
+        """Undo the branch: drop its published messages and undo its settlements (TX-4, DTX-14). Many deliveries return
+        to their queues in later turns.
+        """
+        settlements, publications = self.settlements, self.publications
+        self.settlements, self.publications = [], []
         self.end()
+        self._give_back([settlement for settlement in settlements if settlement.undo is RETURN], publications)
         for settlement in settlements:
-            self.take_back(settlement)
+            if settlement.undo is not RETURN:
+                self.take_back(settlement)
+
+    def abandon(self) -> None:
+        """Undo the branch, but return all of its deliveries to their queues: their client is gone."""
+        for settlement in self.settlements:
+            settlement.undo = RETURN
+        self.undo()
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
         """Return every delivery that is settled in the branch."""

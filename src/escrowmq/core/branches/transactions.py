@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import large_commit, resolution
-from escrowmq.core.branches.branch import CommitResult, Input, State, TransactionBranch
+from escrowmq.core.branches.branch import PIECE, CommitResult, Input, State, TransactionBranch
 from escrowmq.core.branches.decision import place_one
 from escrowmq.core.branches.large_commit import LargeCommit
-from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.leftover import freed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from escrowmq.core.branches.branch import Limits, Publication, Settlement
     from escrowmq.core.branches.watch import Watch
+    from escrowmq.core.leftover import LeftOver
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Holder
+    from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.reservations.reservation import ReservationSettlement
 
 
@@ -25,6 +30,11 @@ class Host(large_commit.Host, Protocol):
     """The part of the engine that transactions need."""
 
     holders: dict[Holder, None]
+    left_over: LeftOver
+
+    def give_back(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        """Requeue deliveries, in order. The lists belong to the engine from now on."""
+        ...
 
 
 class Transactions:
@@ -81,9 +91,9 @@ class Transactions:
         branch.settle_reservation(work)
 
     def expire(self, branch: TransactionBranch) -> None:
-        """Undo a branch that has exceeded its maximum age (TX-13)."""
+        """Undo a branch that has exceeded its maximum age (TX-13). The client is told, and keeps no delivery of it."""
         branch.step(Input.EXPIRE)
-        branch.undo()
+        branch.abandon()
         self._over(branch)
 
     def commit(self, branch: TransactionBranch) -> CommitResult:
@@ -124,11 +134,22 @@ class Transactions:
         self.rollback(branch)
         self._over(branch)
 
+    def abandon(self, branch: TransactionBranch) -> None:
+        """Do `close` for a branch whose client is gone: its deliveries return to their queues."""
+        branch.step(Input.ROLLBACK)
+        branch.abandon()
+        self._over(branch)
+
     def _over(self, branch: TransactionBranch) -> None:
         self._engine.holders.pop(branch, None)
         if branch.holding is not None:
             branch.holding.close()
 
-    def give_back(self, settlement: Settlement) -> None:
-        """Undo a settlement whose undo is RETURN: its deliveries return to their places."""
-        self._engine.settle(settlement.consumer, settlement.entries, Disposition.MODIFIED)
+    def give_back(self, settlements: Sequence[Settlement], publications: Sequence[Publication]) -> None:
+        """Undo settlements whose undo is RETURN: their deliveries return to their places, many of them in later turns.
+        The memory of `publications`, which are dropped, is freed in the same way.
+        """
+        if settlements:
+            self._engine.give_back([(settlement.consumer, settlement.entries) for settlement in settlements])
+        if len(publications) > PIECE:
+            self._engine.left_over.add(freed(publications))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, overload
 
 from escrowmq.core.access.owned import Concerns
 from escrowmq.core.branches.association import Association
-from escrowmq.core.branches.branch import Limits, Publication, Settlement, State, TransactionBranch
+from escrowmq.core.branches.branch import GiveBack, Limits, Publication, Settlement, State, TransactionBranch
 from escrowmq.core.records.references import Reference
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class XaBranch(TransactionBranch):
         owner: str,
         user: str,
         vhost: str,
-        give_back: Callable[[Settlement], None],
+        give_back: GiveBack,
     ) -> None:
         super().__init__(number, limits, watch, give_back)
         self.xid = xid

@@ -17,7 +17,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
-from escrowmq.wire.amqp091.operations import Handler
+from escrowmq.wire.amqp091.operations import WAIT, Handler
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
@@ -113,17 +113,19 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
         channel.send(spec.BasicCancelOk(method.consumer_tag))
 
 
-def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
-    """Answer `count` consecutive gets."""
+def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> Iterator[bool] | None:
+    """Answer `count` consecutive gets. They wait while deliveries return to the queue in pieces."""
     getting = channel.getting
     if not method.no_ack:
         channel.check_room()
     queue = getting.queue_of(method)
+    if queue.returning:
+        return _get_later(channel, method, count)
     # messages may expire between two gets, and later answers must not count them
     if count > 1 and queue.ttl_possible:
         for _ in range(count):
             basic_get(channel, method)
-        return
+        return None
     entries: list[Entry] = []
     refusal: BrokerError | None = None
     while len(entries) < count:
@@ -145,6 +147,13 @@ def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> None:
     getting.answer(queue, first, entries, count - len(entries))
     if refusal is not None:
         raise refusal
+    return None
+
+
+def _get_later(channel: Channel, method: spec.BasicGet, count: int) -> Iterator[bool]:
+    while channel.getting.queue_of(method).returning:
+        yield WAIT
+    basic_get(channel, method, count)
 
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> Iterator[None] | None:

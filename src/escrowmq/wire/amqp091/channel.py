@@ -559,7 +559,7 @@ class Channel:
             self.demarcation.leave()
             self.demarcation = None
         elif self.branch is not None:
-            broker.transactions.close(self.branch)
+            broker.transactions.abandon(self.branch)
             self.branch = None
         if self._committing is not None:
             broker.engine.left_over.add(self._committing)

@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
     channel: Channel
     method: Method
-    rest: Iterator[None]
+    rest: Iterator[bool | None]
 
 
 class Reader:
@@ -436,10 +436,10 @@ class Reader:
             fault.index = method.INDEX
             raise
 
-    def _works(self, task: Iterator[None]) -> bool:
+    def _works(self, task: Iterator[bool | None]) -> bool:
         """Do pieces of a task until the turn's work is done. False if the task is finished."""
         requests = self._requests
-        return any(requests.left <= 0 for _ in task)
+        return any(waits or requests.left <= 0 for waits in task)
 
     def _go_on(self, task: Task) -> bool:
         """Go on with a method. True if it is finished, so that reading continues."""

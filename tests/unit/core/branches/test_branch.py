@@ -52,7 +52,11 @@ ENVELOPE = Envelope("", "q")
 
 def branch(limits: Limits | None = None, returned: list[Settlement] | None = None) -> TransactionBranch:
     """Return a branch; `returned` receives the entries that the branch returns to their queue."""
-    give_back = ([] if returned is None else returned).append
+
+    def give_back(settlements: Sequence[Settlement], publications: Sequence[Publication]) -> None:
+        if returned is not None:
+            returned.extend(settlements)
+
     return TransactionBranch(7, limits or Limits(), Watch(Deadlines(), 0, lambda: None), give_back)
 
 

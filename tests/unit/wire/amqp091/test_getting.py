@@ -168,3 +168,47 @@ def frames(data: bytes) -> list[bytes]:
         found.append(data[:size])
         data = data[size:]
     return found
+
+
+def returning(*, commit: bool) -> tuple[SimServer, SimClient]:
+    """Return a server on which deliveries of `q` return in pieces, because a client has lost its connection, or has
+    requeued them in a transaction that commits. The second client has asked for one of them.
+    """
+    server = SimServer(MemoryStorage(random.Random(1)), Options(return_piece=2, large_branch=5))
+    first, second = SimClient(server, "first"), SimClient(server, "second")
+    first.open_channel(1)
+    second.open_channel(1)
+    first.declare(1, "q")
+    count = 1500 if commit else 20
+    first.publish(1, "q", *[b"%d" % i for i in range(count)])
+    if commit:
+        first.call(1, spec.TxSelect(), spec.TxSelectOk)
+    first.send(1, *[spec.BasicGet("q")] * count)
+    while server.broker.directory.vhost("/").queue("q").ready:
+        server.end_turn()
+    server.broker.engine.requests.turn = 1
+    if commit:
+        first.send(1, spec.BasicNack(0, True, True))
+        server.receive(first.port, method_frame(1, spec.TxCommit()))
+        for _ in range(100):
+            if server.broker.directory.vhost("/").queue("q").returning:
+                break
+            server.end_one_turn()
+    else:
+        server.lose(first.port)
+    server.receive(second.port, method_frame(1, spec.BasicGet("q")))
+    return server, second
+
+
+@pytest.mark.rule("ORD-2", "FAIR-1")
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_get_waits_while_deliveries_return_in_pieces(*, commit: bool) -> None:
+    server, second = returning(commit=commit)
+    assert server.broker.directory.vhost("/").queue("q").returning, "the get has not returned them all in one piece"
+    for _ in range(200):
+        server.end_turn()
+    server.run_disk()
+    second.collect()
+    (answer,) = second.inbox
+    assert isinstance(answer.method, spec.BasicGetOk)
+    assert answer.body == b"0"
