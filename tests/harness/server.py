@@ -212,21 +212,32 @@ class SimServer:
         """Run due deadlines, make deliveries, and collect the output of all connections. Requests that take more than
         one turn are carried out to their end.
         """
-        self.end_one_turn()
+        self._work()
         while self._unfinished:
-            self.end_one_turn()
+            self._go_on()
+            self._work()
+        self._flush_all()
 
     def end_one_turn(self) -> None:
         """Do `end_turn` for one turn. Requests that are not finished then go on in the next one, as in the server."""
+        self._go_on()
+        self._work()
+        self._flush_all()
+
+    def _go_on(self) -> None:
         unfinished, self._unfinished = self._unfinished, {}
         for endpoint in unfinished:
             endpoint.receive(b"")
+
+    def _work(self) -> None:
         broker = self.broker
         broker.engine.now = self.now
         due = broker.engine.next_deadline()
         if due is not None and due <= self.now:
             broker.engine.run_deadlines()
         broker.engine.end_turn()
+
+    def _flush_all(self) -> None:
         while self._stirred:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
