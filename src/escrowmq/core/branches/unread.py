@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from escrowmq.core.records.branches import Prepared, RunItem
 
 
-class Host(preparation.Host, Protocol):
+class UnreadHost(preparation.Host, Protocol):
     """The part of the engine that unread work needs."""
 
     unavailable: Unavailable
@@ -61,7 +61,7 @@ class _Withheld(NamedTuple):
 class UnreadWork:
     """All work of one branch that could not be read. It is read together, or not at all."""
 
-    def __init__(self, engine: Host, branch: XaBranch, found: Prepared) -> None:
+    def __init__(self, engine: UnreadHost, branch: XaBranch, found: Prepared) -> None:
         self._engine = engine
         self._branch = branch
         self._found = found
@@ -195,7 +195,7 @@ def _unlock(locked: _Locked) -> None:
 
 
 def load_entries(
-    engine: Host, queue: Queue, references: Sequence[Reference], deliveries: Mapping[int, int]
+    engine: UnreadHost, queue: Queue, references: Sequence[Reference], deliveries: Mapping[int, int]
 ) -> list[Entry]:
     """Read messages of `queue`. Raises LogUnreadable."""
     entries: list[Entry] = []
@@ -211,7 +211,7 @@ def load_entries(
 
 
 def load_run(
-    engine: Host,
+    engine: UnreadHost,
     branch: XaBranch,
     found: Prepared,
     item: RunItem,
@@ -232,7 +232,7 @@ def load_run(
         branch.concern(block.envelope.exchange, queues)
 
 
-def complete(engine: Host, branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
+def complete(engine: UnreadHost, branch: XaBranch, found: Prepared, queues: Mapping[int, Queue]) -> None:
     """Restore what depends on the whole work of the branch: where its dead letters go, and the size of its outcome."""
     _restore_routes(branch, found, queues)
     if branch.state is State.PREPARED:
