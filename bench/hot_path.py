@@ -110,10 +110,10 @@ class Host:
     def turn(self) -> None:
         """Run turns until everything is synced and all waiting bytes are sent."""
         while True:
-            self.broker.engine.end_turn()
+            self.broker.engine.turn.end()
             while self._unfinished:
                 self._unfinished.popitem()[0].receive(b"")
-                self.broker.engine.end_turn()
+                self.broker.engine.turn.end()
             batch = self.journal.take_batch(0)
             if batch is not None:
                 self._writer.submit(batch.write).result()  # on a thread of its own, as isal needs it (ADR 16)
@@ -125,7 +125,7 @@ class Host:
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
                 endpoint.output()
-            if batch is None and not self._stirred and not self.broker.engine.unfinished:
+            if batch is None and not self._stirred and not self.broker.engine.turn.unfinished:
                 return
 
 

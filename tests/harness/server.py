@@ -235,7 +235,7 @@ class SimServer:
         due = broker.engine.next_deadline()
         if due is not None and due <= self.now:
             broker.engine.run_deadlines()
-        broker.engine.end_turn()
+        broker.engine.turn.end()
 
     def _flush_all(self) -> None:
         while self._stirred:
@@ -263,7 +263,7 @@ class SimServer:
             and self.journal.end_lsn == self.journal.synced_lsn
             and not self._stirred
             and not self._unfinished
-            and not self.broker.engine.unfinished
+            and not self.broker.engine.turn.unfinished
         )
 
     # -- the disk

@@ -36,6 +36,7 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "BrokerFailed": Shared("client demo", "reply code 541, and a broker process of the demo that failed"),
     "Byte": Shared("wire wire", _TYPES),
     "Channel": Shared("client wire", _FACES),
+    "Confirms": Shared("client wire", _FACES),
     "Connection": Shared("amqp10 client perf wire wire", _FACES),
     "ConnectionState": Shared("amqp10 wire", _FACES),
     "Consumer": Shared("client core demo perf", _FACES),

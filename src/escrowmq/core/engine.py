@@ -106,7 +106,7 @@ class Engine:
         self.windows: dict[Window, None] = {}  # those that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
         self.left_over = LeftOver()
-        self._turn = Turn(self)
+        self.turn = Turn(self)
 
     def record_deliveries(self) -> None:
         """Record all further deliveries and their consumers in the log, for the audit."""
@@ -364,21 +364,12 @@ class Engine:
 
     def at_each_turn(self, record: Callable[[], None]) -> None:
         """Call `record` at the end of each turn, before the settlements of the turn are recorded."""
-        self._turn.endings.append(record)
+        self.turn.endings.append(record)
 
     def run_deadlines(self) -> None:
         """Run the actions that are due at `now`."""
         for action in self.deadlines.due(self.now):
             action()
-
-    def end_turn(self) -> None:
-        """Deliver ready messages as far as the turn's budget suffices, and record settlements."""
-        self._turn.end()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether another turn must follow at once, since work is left."""
-        return self._turn.unfinished
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

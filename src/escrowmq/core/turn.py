@@ -44,20 +44,11 @@ class Turn:
 
         Queues for which the turn's budget does not suffice stay dirty. Those served last follow after the others.
         """
-        host = self._host
-        host.budget.renew()
+        host, budget = self._host, self._host.budget
+        budget.renew()
         host.requests.renew()
         host.returns.step()
         host.left_over.step(host.requests)
-        self._deliver()
-        for record in self.endings:
-            record()
-        host.settlements.flush()
-        host.removals.step()
-
-    def _deliver(self) -> None:
-        host = self._host
-        budget = host.budget
         if host.dirty:
             budget.outpaced = False
         while (host.dirty and budget.left > 0) or (host.windows and not host.dirty):
@@ -73,6 +64,11 @@ class Turn:
                     if budget.left <= 0:
                         host.dirty = {**dict.fromkeys(waiting), **host.dirty}
                         break
+        for record in self.endings:
+            record()
+        host.settlements.flush()
+        if host.removals.waiting:
+            host.removals.step()
 
     @property
     def unfinished(self) -> bool:
@@ -80,4 +76,4 @@ class Turn:
         requests whose clients are gone.
         """
         host = self._host
-        return bool(host.dirty or host.removals or host.returns or host.left_over)
+        return bool(host.dirty or host.removals.waiting or host.returns or host.left_over)

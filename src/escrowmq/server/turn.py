@@ -148,7 +148,7 @@ class Turns:
         due = broker.engine.next_deadline()
         if due is not None and due <= broker.engine.now:
             broker.engine.run_deadlines()
-        broker.engine.end_turn()
+        broker.engine.turn.end()
         for action in self.after:
             action()
         self._write()
@@ -160,7 +160,7 @@ class Turns:
             self._release()  # their records are on disk already, so the writer will not report
             if self.dirty:
                 self.begin()
-        if broker.engine.unfinished:  # consumers may have room again, now that their output is sent
+        if broker.engine.turn.unfinished:  # consumers may have room again, now that their output is sent
             self.begin()
         due = broker.engine.next_deadline() or 0
         if due != self._timer_due:

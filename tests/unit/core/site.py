@@ -117,12 +117,12 @@ class Site:
     def turn(self, *, sync: bool = True) -> None:
         """End a turn as the server does, and all turns that continue its deliveries."""
         self.broker.engine.run_deadlines()
-        self.broker.engine.end_turn()
-        while self.broker.engine.unfinished:
-            self.broker.engine.end_turn()
+        self.broker.engine.turn.end()
+        while self.broker.engine.turn.unfinished:
+            self.broker.engine.turn.end()
         if sync:
             self.sync()
-            self.broker.engine.end_turn()
+            self.broker.engine.turn.end()
 
     def after(self, ms: int) -> None:
         """End a turn `ms` milliseconds later."""
@@ -135,7 +135,7 @@ class Site:
 
     def snapshot(self) -> None:
         """Take a snapshot, and put it in force."""
-        self.broker.engine.end_turn()
+        self.broker.engine.turn.end()
         records = [(int(kind), b"".join(parts)) for kind, parts in snapshot(self.broker)]
         taken = self.journal.begin_snapshot(records, self.broker.engine.now * 1000)
         taken.write()

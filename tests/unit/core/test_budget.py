@@ -63,7 +63,7 @@ class TestTurns:
         _, sink = site.consume(queue)
         turns = 0
         while site.broker.engine.dirty:
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
             turns += 1
         assert turns >= 3
         assert sink.contents == contents
@@ -90,7 +90,7 @@ class TestTurns:
             self.published(site, queue.name)
         sinks = [site.consume(queue)[1] for queue in queues]
         for served in (1, 2, 3):
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
             assert sum(1 for sink in sinks if sink.got) == served
         assert all(queue in site.broker.engine.dirty for queue in queues)
 
@@ -99,10 +99,10 @@ class TestTurns:
         queue = site.queue("s", {"x-queue-type": "stream"})
         _, sink = site.consume(queue)
         contents = self.published(site, "s")
-        site.broker.engine.end_turn()
+        site.broker.engine.turn.end()
         assert 0 < len(sink.got) < len(contents)
         while site.broker.engine.dirty:
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
         assert sink.contents == contents
 
     def test_messages_that_a_consumer_gets_in_the_next_turn_are_not_dropped(self) -> None:
@@ -111,7 +111,7 @@ class TestTurns:
         _, sink = site.consume(queue)
         contents = self.published(site, "q")
         while site.broker.engine.dirty:
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
         assert sink.contents == contents
 
     def test_a_purge_removes_only_messages_that_no_consumer_can_get(self) -> None:
@@ -127,7 +127,7 @@ class TestTurns:
         queue = site.queue(arguments={"x-message-ttl": 0})
         _, sink = site.consume(queue)
         contents = self.published(site, "q")
-        site.broker.engine.end_turn()
+        site.broker.engine.turn.end()
         assert sink.contents == contents
 
     def test_a_drain_ends_when_everything_has_been_delivered(self) -> None:
@@ -136,10 +136,10 @@ class TestTurns:
         contents = self.published(site, "q")
         consumer, sink = site.consume(queue, credit=5000)
         consumer.drain()
-        site.broker.engine.end_turn()
+        site.broker.engine.turn.end()
         assert not sink.drains
         while site.broker.engine.dirty:
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
         assert len(sink.got) == len(contents)
         assert sink.drains == [(consumer, 1000)]
 
@@ -150,7 +150,7 @@ class TestTurns:
             queue = site.queue()
             self.published(site, "q")
             _, sink = site.consume(queue)
-            site.broker.engine.end_turn()
+            site.broker.engine.turn.end()
             delivered.append(len(sink.got))
         paged, resident = delivered
         assert 0 < 2 * paged < resident

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 
 class Removals:
-    """Records removals, and releases the content of removed messages in the log. It is true while content waits."""
+    """Records removals, and releases the content of removed messages in the log. `waiting` has those whose content is
+    not released yet.
+    """
 
-    __slots__ = ("_log", "_waiting")
+    __slots__ = ("_log", "waiting")
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._waiting: deque[Withdrawal] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[Withdrawal] = deque()
 
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
         """Note that the messages of `references` have left `queue` for good."""
@@ -55,7 +54,7 @@ class Removals:
     def release_in_pieces(self, gone: Withdrawal) -> None:
         """Release the content of `gone` in the log: one piece now, the others in later turns."""
         if gone.release(self._log):
-            self._waiting.append(gone)
+            self.waiting.append(gone)
 
     def let_go(self, references: Iterable[Reference]) -> None:
         """Release the content of the messages of `references` in the log."""
@@ -64,6 +63,6 @@ class Removals:
                 self._log.release(reference.lsn, reference.length)
 
     def step(self) -> None:
-        """Release a piece, if any content waits."""
-        if self._waiting and not self._waiting[0].release(self._log):
-            self._waiting.popleft()
+        """Release a piece of the content that waits."""
+        if not self.waiting[0].release(self._log):
+            self.waiting.popleft()

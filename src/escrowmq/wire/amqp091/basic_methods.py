@@ -13,7 +13,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.topology.arguments.consumer import consumer_options
-from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091 import codes, settling, spec, transaction
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
@@ -158,8 +158,8 @@ def _get_later(channel: Channel, method: spec.BasicGet, count: int) -> Iterator[
 
 def basic_ack(channel: Channel, method: spec.BasicAck) -> Iterator[None] | None:
     if method.multiple and channel.unsettled.count > ACKED_AT_ONCE:
-        return channel.settle_in_pieces(method.delivery_tag, Disposition.ACCEPTED)
-    channel.settle(method.delivery_tag, Disposition.ACCEPTED, multiple=method.multiple)
+        return settling.settle_in_pieces(channel, method.delivery_tag, Disposition.ACCEPTED)
+    settling.settle(channel, method.delivery_tag, Disposition.ACCEPTED, multiple=method.multiple)
     return None
 
 
@@ -169,22 +169,22 @@ def _refused(*, requeue: bool) -> Disposition:
 
 def basic_nack(channel: Channel, method: spec.BasicNack) -> Iterator[None] | None:
     if method.multiple and not method.requeue and channel.unsettled.count > _REJECTED_AT_ONCE:
-        return channel.settle_in_pieces(method.delivery_tag, Disposition.REJECTED)
-    channel.settle(method.delivery_tag, _refused(requeue=method.requeue), multiple=method.multiple)
+        return settling.settle_in_pieces(channel, method.delivery_tag, Disposition.REJECTED)
+    settling.settle(channel, method.delivery_tag, _refused(requeue=method.requeue), multiple=method.multiple)
     return None
 
 
 def basic_reject(channel: Channel, method: spec.BasicReject) -> None:
-    channel.settle(method.delivery_tag, _refused(requeue=method.requeue), multiple=False)
+    settling.settle(channel, method.delivery_tag, _refused(requeue=method.requeue), multiple=False)
 
 
 def basic_recover(channel: Channel, method: spec.BasicRecover) -> None:
-    channel.recover(requeue=method.requeue)
+    settling.recover(channel, requeue=method.requeue)
     channel.send(spec.BasicRecoverOk())
 
 
 def basic_recover_async(channel: Channel, method: spec.BasicRecoverAsync) -> None:
-    channel.recover(requeue=method.requeue)
+    settling.recover(channel, requeue=method.requeue)
 
 
 def confirm_select(channel: Channel, method: spec.ConfirmSelect) -> None:
@@ -205,22 +205,22 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
     if channel.demarcation is not None:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from dtx to tx mode")
     if channel.branch is None:
-        channel.begin()
+        transaction.begin(channel)
     channel.send(spec.TxSelectOk())
 
 
 def tx_commit(channel: Channel, method: spec.TxCommit) -> Iterator[None] | None:
     """Commit the channel's transaction. The answer waits for the disk (TX-5, TX-8)."""
-    if channel.is_large:
-        return channel.commit_in_pieces()
-    channel.connection.put(channel.number, channel.commit_ok, channel.commit())
+    if transaction.is_large(channel):
+        return transaction.commit_in_pieces(channel)
+    channel.connection.put(channel.number, channel.commit_ok, transaction.commit(channel))
     return None
 
 
 def tx_rollback(channel: Channel, method: spec.TxRollback) -> Iterator[None] | None:
-    if channel.is_large:
-        return channel.rollback_in_pieces()
-    channel.rollback()
+    if transaction.is_large(channel):
+        return transaction.rollback_in_pieces(channel)
+    transaction.rollback(channel)
     channel.send(spec.TxRollbackOk())
     return None
 

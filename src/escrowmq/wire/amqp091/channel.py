@@ -1,27 +1,28 @@
-"""A channel: publishing, deliveries, settlements, confirms and transactions."""
+"""A channel: publishing and deliveries. Settlements, confirms and transactions have modules of their own."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.holdings import STEP, SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
-from escrowmq.core.branches.branch import RETURN, Keep, Publication, Settlement, TransactionBranch
+from escrowmq.core.branches.branch import Publication, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
-from escrowmq.core.budget import COPIES, DEAD_LETTERED, PUBLISH, SETTLED
+from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
-from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
+from escrowmq.core.queues.unsettled import Unsettled
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
+from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, parts_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
@@ -30,7 +31,8 @@ from escrowmq.wire.amqp091.getting import Getting
 from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
-from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk, TxRollbackOk
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
+from escrowmq.wire.amqp091.transaction import time_out
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
@@ -39,11 +41,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.method import Method
     from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
-_ACK: Final = struct.Struct(">BHIHHQBB")
-_ACK_SIZE: Final = 13
-_LEAST: Final = 32  # deliveries that are settled in any case when a request goes on
 _BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
-_ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
 
 class Channel:
@@ -69,14 +67,15 @@ class Channel:
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
         self._holdings = self.broker.holdings
-        self._holding = self._holdings.begin(connection.user, self.vhost.name)
+        self.holding = self._holdings.begin(connection.user, self.vhost.name)
         self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
+        self.confirms = Confirms(connection, number)
         self.demarcation: Demarcation | None = None
-        self._committing: Iterator[None] | None = None  # the rest of a large commit
+        self.committing: Iterator[None] | None = None  # the rest of a large commit
         self.scan: list[Xid] | None = None  # xids that dtx-coordination.recover has still to report
         self.cancels: list[BasicCancel] | None = None  # cancellations to be sent after the answer to queue.delete
         self.reply_address: ReplyAddress | None = None
@@ -91,10 +90,7 @@ class Channel:
         self.address: Address | None = None  # of the last publish whose content was packed or keyed
         self.lone = False  # whether the last publish differed from those before it in method or properties
         self.body_start = _BODY_START.pack(codes.FRAME_END, codes.FRAME_BODY, number)
-        self._watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, self._timed_out)
-        self._published = 0  # sequence number of the last publish, in confirm mode
-        self._confirmed = 0
-        self._confirm_after = 0
+        self.watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, partial(time_out, self))
         self.broker.engine.holders[self] = None
         self.broker.engine.channels[connection.user] += 1
 
@@ -126,15 +122,15 @@ class Channel:
             if form.mandatory:
                 self.send_returns(envelope, contents)
             if self.confirming:
-                self._confirm(len(contents), 0)
+                self.confirms.add(len(contents), 0)
             return
         receipt = self.broker.engine.publish(envelope, contents, queues)
         if not self.confirming:
             return
         if receipt.refused:
-            self._confirm_some(len(contents), receipt.refused, receipt.lsn)
+            self.confirms.add_some(len(contents), receipt.refused, receipt.lsn)
         else:
-            self._confirm(len(contents), receipt.lsn)
+            self.confirms.add(len(contents), receipt.lsn)
 
     def publish_each(self, publishes: list[tuple[Envelope, list[bytes], Sequence[Queue]]], count: int) -> None:
         """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""
@@ -142,7 +138,7 @@ class Channel:
             return
         lsn = self.broker.engine.publish_each(publishes)
         if self.confirming:
-            self._confirm(count, lsn)
+            self.confirms.add(count, lsn)
 
     def resolve(self, form: Form) -> None:
         """Check the permission to publish and find the queues, unless both are known. Raises the same errors as
@@ -226,67 +222,36 @@ class Channel:
             props, body = parts_of(envelope, content)
             self.connection.put_content(self.number, head, props, body, after)
 
-    # -- confirms
-
-    def _confirm(self, count: int, lsn: int) -> None:
-        self._published += count
-        self._confirm_after = max(self._confirm_after, lsn)
-        self.connection.confirm_later(self, lsn)
-
-    def _confirm_some(self, count: int, refused: tuple[int, ...], lsn: int) -> None:
-        first = self._published + 1
-        for i in refused:
-            accepted = first + i - 1 - self._published
-            if accepted > 0:
-                self._confirm(accepted, lsn)
-            self.send_confirms()
-            self._published = self._confirmed = first + i
-            self._put_confirm(120, self._published, 0, 0)
-        rest = first + count - 1 - self._published
-        if rest:
-            self._confirm(rest, lsn)
-
-    def send_confirms(self) -> None:
-        """Confirm the publishes of this turn once the log has them (DUR-1)."""
-        count = self._published - self._confirmed
-        if count and not self.closing:
-            self._put_confirm(80, self._published, 1 if count > 1 else 0, self._confirm_after)
-        self._confirmed = self._published
-
-    def _put_confirm(self, method: int, tag: int, bits: int, after: int) -> None:
-        number = self.number
-        frame = _ACK.pack(codes.FRAME_METHOD, number, _ACK_SIZE, 60, method, tag, bits, codes.FRAME_END)
-        self.connection.put(number, frame, after)
-
     # -- deliveries
 
     @property
     def writable(self) -> bool:
-        if self._holdings.any_full and self._holding.share and self._holding.full:
+        if self._holdings.any_full and self.holding.share and self.holding.full:
             return False
         return self.flow and self.connection.flow.writable
 
     # -- the memory that counts for the user and the virtual host
 
     @property
-    def _held(self) -> int:
+    def counted_bytes(self) -> int:
+        """The bytes that count, about, without those of the branch."""
         return self.unsettled.bytes + SUBSCRIPTION_BYTES * len(self.consumers)
 
     def count_held(self) -> None:
         """Count the deliveries that have become unsettled."""
         self._uncounted = 0
-        held = self._held
-        if held > self._holding.share:
-            self._holding.follow(held)
+        held = self.counted_bytes
+        if held > self.holding.share:
+            self.holding.follow(held)
 
     def check_room(self) -> None:
         """Raises LIMIT_EXCEEDED if the user or the virtual host holds as much as it may."""
-        if self._holding.full:
-            self._holding.grow(self._holding.share + 1, "an unacknowledged delivery")
+        if self.holding.full:
+            self.holding.grow(self.holding.share + 1, "an unacknowledged delivery")
 
     def check_held(self, more: int, what: str) -> None:
         """Raises LIMIT_EXCEEDED if the user or the virtual host may not hold `more` bytes for `what`."""
-        self._holding.grow(self._held + more, what)
+        self.holding.grow(self.counted_bytes + more, what)
 
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries. Unsettled ones are stored under their tags."""
@@ -311,7 +276,7 @@ class Channel:
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready for `consumer`, but the connection is not writable."""
         self._stalled[consumer] = None
-        if self._holding.full and self.flow and self.connection.flow.writable:
+        if self.holding.full and self.flow and self.connection.flow.writable:
             self.broker.holdings.pause(self)
         else:
             self.connection.flow.stall(self)
@@ -373,154 +338,6 @@ class Channel:
         """Close the channel, because memory is short and the channel has held much for long."""
         self.fail(codes.RESOURCE_ERROR, text)
 
-    # -- settlements
-
-    def settle(self, tag: int, disposition: Disposition, *, multiple: bool) -> None:
-        """Execute basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
-        if multiple:
-            taken = self.unsettled.take_through(tag)
-            if disposition is Disposition.MODIFIED and self.branch is None and taken:
-                self._holding.shrink(self._held)
-                self.broker.engine.give_back([(consumer, entries) for _, entries, consumer in taken])
-                return
-        else:
-            one = self.unsettled.take(tag)
-            taken = [] if one is None else [one]
-        if taken:
-            self._settle(taken, disposition)
-        elif tag or not multiple:
-            raise _unknown_tag(tag)
-
-    def settle_in_pieces(self, tag: int, disposition: Disposition) -> Iterator[None]:
-        """Like `settle` with `multiple`, for many deliveries: a part of them at a time."""
-        unsettled, requests = self.unsettled, self.broker.engine.requests
-        tag = tag or unsettled.last_tag
-        if tag not in unsettled:
-            raise _unknown_tag(tag)
-        cost = 1 / SETTLED if disposition is Disposition.ACCEPTED else DEAD_LETTERED
-        while True:
-            reached = unsettled.reach(tag, max(int(requests.left / cost), _LEAST))
-            before = unsettled.count
-            self._settle(unsettled.take_through(reached), disposition)
-            requests.left -= int(cost * (before - unsettled.count))
-            if reached == tag:
-                return
-            yield
-
-    def settle_each(self, tags: list[int]) -> None:
-        """Settle single acknowledgements in order. Raises PRECONDITION_FAILED; tags before the fault stay settled."""
-        before = self.unsettled.count
-        taken = self.unsettled.take_each(tags)
-        count = before - self.unsettled.count
-        if taken:
-            self._settle(taken, _ACCEPTED)
-        if count < len(tags):
-            raise _unknown_tag(tags[count])
-
-    def _settle(self, taken: list[Stretch], disposition: Disposition) -> None:
-        if self._holding.share > STEP:  # one step stays
-            self._holding.shrink(self._held)
-        if self.branch is not None:
-            self._settle_in(self.branch, taken, disposition)
-            return
-        settle = self.broker.engine.settle
-        for consumer, entries in entries_by_consumer(taken).items():
-            settle(consumer, entries, disposition)
-
-    def _settle_in(self, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> None:
-        kept = self.demarcation is None
-        groups = by_consumer(taken)
-        for i, (consumer, tags, entries) in enumerate(groups, 1):
-            undo = Keep(self, tags) if kept else RETURN
-            try:
-                self.broker.transactions.enlist(branch, Settlement(consumer, entries, disposition, undo))
-            except BrokerError:  # the branch has undone the settlement that it refused
-                for other, others, rest in groups[i:]:
-                    self.keep(other, others, rest)
-                raise
-
-    def recover(self, *, requeue: bool) -> None:
-        """Execute basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer.
-
-        If the client does not read its deliveries, they return to the queue and are delivered when the client reads
-        again.
-        """
-        if requeue:
-            self.broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
-            return
-        for consumer, _, entries in by_consumer(self.unsettled.clear()):
-            if consumer.receiver is None or consumer.tag not in self.consumers or not self.writable:
-                self.broker.engine.requeue(consumer, entries)
-                continue
-            for entry in entries:
-                entry.deliveries += 1
-            self.deliver(consumer, entries)
-
-    # -- transactions
-
-    def begin(self) -> None:
-        """Begin a transaction (TX-1). A new branch follows each branch that ends (TX-12)."""
-        self.branch = self.broker.transactions.begin(self.connection.limits.transaction, self._watch)
-        self.branch.holding = self.broker.holdings.begin(self.connection.user, self.vhost.name)
-
-    def commit(self) -> int:
-        """Commit the branch. Returns the LSN that the answer waits for. Returned messages precede the answer (TX-7)."""
-        branch = self._branch()
-        result = self.broker.transactions.commit(branch)
-        for publication in result.returned:
-            self.send_returns(publication.envelope, publication.contents, result.lsn)
-        self.broker.transactions.begin_again(branch)
-        return result.lsn
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the transaction is to be committed or rolled back in pieces."""
-        return self.demarcation is None and self.branch is not None and self.broker.transactions.is_large(self.branch)
-
-    def commit_in_pieces(self) -> Iterator[None]:
-        """Like `commit`, in pieces, for a large branch; then answer. Once the record is written, the commit continues
-        even if the client goes.
-        """
-        branch, transactions = self._branch(), self.broker.transactions
-        work = transactions.commit_in_pieces(branch)
-        yield from work.gather()
-        work.write()
-        transactions.begin_again(branch)
-        self._committing = work.complete()
-        for _ in self._committing:
-            yield
-        self._committing = None
-        for publication in work.result.returned:
-            self.send_returns(publication.envelope, publication.contents, work.result.lsn)
-        self.connection.put(self.number, self.commit_ok, work.result.lsn)
-
-    def rollback_in_pieces(self) -> Iterator[None]:
-        """Like `rollback`, in pieces, for a large branch; then answer."""
-        requests = self.broker.engine.requests
-        for count in self._branch().undo_in_pieces():
-            requests.left -= 1 + count // SETTLED
-            if requests.left <= 0:
-                yield
-        self.rollback()
-        self.send(TxRollbackOk())
-
-    def rollback(self) -> None:
-        """Roll back: drop the publishes; deliveries that were settled are unsettled again (TX-4)."""
-        branch = self._branch()
-        self.broker.transactions.rollback(branch)
-        self.broker.transactions.begin_again(branch)
-
-    def _branch(self) -> TransactionBranch:
-        if self.branch is None or self.demarcation is not None:
-            raise BrokerError(Condition.PRECONDITION_FAILED, "channel is not transactional")
-        return self.branch
-
-    def _timed_out(self) -> None:
-        age = self.connection.limits.transaction.age // 1000
-        self.broker.transactions.expire(self._branch())
-        self.branch = None
-        self.fail(codes.RESOURCE_ERROR, f"transaction is older than {age} s, the configured limit")
-
     # -- the end
 
     def fail(self, code: int, text: str, method: Method | None = None, after: int = 0) -> None:
@@ -529,9 +346,9 @@ class Channel:
         """
         if self.closing:
             return
-        self.send_confirms()
+        self.confirms.send()
         self.release()
-        self.closing = True
+        self.closing = self.confirms.closed = True
         class_id, method_id = (method.CLASS_ID, method.METHOD_ID) if method is not None else (0, 0)
         self.send(ChannelClose(code, reply_text(code, text), class_id, method_id), after)
         self.connection.failed(code, f"channel {self.number}: {text}")
@@ -561,10 +378,10 @@ class Channel:
         elif self.branch is not None:
             broker.transactions.abandon(self.branch)
             self.branch = None
-        if self._committing is not None:
-            broker.engine.left_over.add(self._committing)
-            self._committing = None
-        self._watch.close()
+        if self.committing is not None:
+            broker.engine.left_over.add(self.committing)
+            self.committing = None
+        self.watch.close()
         broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
@@ -572,12 +389,8 @@ class Channel:
         if not broker.engine.channels[self.connection.user]:
             del broker.engine.channels[self.connection.user]
         self._stalled.clear()
-        self._holding.close()
+        self.holding.close()
         broker.holdings.forget(self)
         self.connection.flow.forget(self)
         self.content = self.form = self.address = None
         del self.getting  # it refers to the channel, whose memory must be free as soon as no other object refers to it
-
-
-def _unknown_tag(tag: int) -> BrokerError:
-    return BrokerError(Condition.PRECONDITION_FAILED, f"unknown delivery tag {tag}")

@@ -8,6 +8,7 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.errors import reply_text
 from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, method_frame
 from escrowmq.wire.amqp091.handshake import State
@@ -49,7 +50,7 @@ class Connection:
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self.gate = PublishGate(host, self)
         self._reader = Reader(self)
-        self._confirming: dict[Channel, None] = {}
+        self._confirming: dict[Confirms, None] = {}
 
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
@@ -132,20 +133,20 @@ class Connection:
         """Send a method on channel 0."""
         self.put(0, method_frame(0, method))
 
-    def confirm_later(self, channel: Channel, after: int) -> None:
-        """Let `channel` confirm publishes at the end of the turn, when the log is synced up to `after`."""
+    def confirm_later(self, confirms: Confirms, after: int) -> None:
+        """Let a channel confirm publishes at the end of the turn, when the log is synced up to `after`."""
         if after:
             self._host.await_sync(self)
-        if channel not in self._confirming:
-            self._confirming[channel] = None
+        if confirms not in self._confirming:
+            self._confirming[confirms] = None
             self._host.stir(self)
 
     def output(self) -> list[Piece]:
         """Remove and return the bytes that can be sent now."""
         if self._confirming:
             confirming, self._confirming = self._confirming, {}
-            for channel in confirming:
-                channel.send_confirms()
+            for confirms in confirming:
+                confirms.send()
         pieces = self._outbox.take()
         self.flow.relax()
         if self.state is State.CLOSED and not self._outbox.holding:
@@ -241,7 +242,7 @@ class Connection:
     def release(self) -> None:
         """Return everything that the connection's channels hold, and delete its exclusive queues (EXC-1)."""
         for channel in list(self.channels.values()):
-            channel.send_confirms()
+            channel.confirms.send()
             channel.release()
             channel.closing = True
         self._confirming.clear()

@@ -29,6 +29,7 @@ from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.operations import Handler, admitted
 from escrowmq.wire.amqp091.publishing import LONGEST_RUN, PublishReader
+from escrowmq.wire.amqp091.settling import settle, settle_each
 from escrowmq.wire.login import LoginFault
 from escrowmq.wire.outbox import LARGE
 from escrowmq.wire.unread import Unread
@@ -303,13 +304,13 @@ class Reader:
                 at += _ACK_FRAME
                 if multiple & 1:
                     if tags:
-                        channel.settle_each(tags)
+                        settle_each(channel, tags)
                         tags.clear()
                     before = channel.unsettled.count
                     if before > basic_methods.ACKED_AT_ONCE:
                         self._call(channel, basic_methods.basic_ack, spec.BasicAck(tag, True))
                         return at
-                    channel.settle(tag, _ACCEPTED, multiple=True)
+                    settle(channel, tag, _ACCEPTED, multiple=True)
                     self._requests.left -= (before - channel.unsettled.count) // SETTLED
                     if self._requests.left <= 0:
                         break
@@ -317,7 +318,7 @@ class Reader:
                     tags.append(tag)
             if tags:
                 self._requests.left -= len(tags) // SETTLED_APART
-                channel.settle_each(tags)
+                settle_each(channel, tags)
         except BrokerError as error:
             channel.refuse(error, spec.BasicAck())
         return at
@@ -407,7 +408,7 @@ class Reader:
         if handler is not None:
             self._call(channel, handler, method)
         elif isinstance(method, spec.ChannelClose):
-            channel.send_confirms()
+            channel.confirms.send()
             channel.release()
             channel.send(spec.ChannelCloseOk())
             self._drop(channel)

@@ -235,7 +235,7 @@ class TestLargeCommit:
         branch = site.begin()
         site.broker.transactions.enlist(branch, Settlement(consumer, entries, Disposition.MODIFIED))
         _, sink = site.consume(site.vhost.queue("q"))
-        commit(site, branch, site.broker.engine.end_turn)
+        commit(site, branch, site.broker.engine.turn.end)
         site.turn()
         assert sink.contents == [b"%d" % i for i in range(3000)]
 

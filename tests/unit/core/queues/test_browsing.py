@@ -50,7 +50,7 @@ def test_a_drain_ends_behind_the_last_message() -> None:
     browser, sink = site.consume(queue, credit=0, browses=True)
     browser.allow(3000)
     browser.drain()
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     assert not sink.drains
     site.turn()
     assert sink.contents == numbered(2000)

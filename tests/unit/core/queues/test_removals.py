@@ -54,9 +54,9 @@ def test_the_content_of_a_long_queue_is_released_over_several_turns() -> None:
     site = with_messages(3000)
     queue, removals = site.vhost.queue("q"), site.broker.engine.removals
     removals.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
-    assert removals
-    assert site.broker.engine.unfinished
-    while removals:
+    assert removals.waiting
+    assert site.broker.engine.turn.unfinished
+    while removals.waiting:
         before = site.live()
         removals.step()
         assert site.live() < before

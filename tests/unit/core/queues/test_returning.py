@@ -32,15 +32,15 @@ def given_back(count: int, piece: int) -> tuple[Site, Queue, Sink]:
 def test_a_turn_returns_a_bounded_number() -> None:
     site, queue, _ = given_back(100, 7)
     before = queue.unsettled
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     assert before - queue.unsettled == 7
-    assert site.broker.engine.unfinished
+    assert site.broker.engine.turn.unfinished
 
 
 def test_nothing_is_delivered_until_all_are_back_and_then_in_order_and_redelivered() -> None:
     site, _, other = given_back(100, 7)
     for _ in range(14):
-        site.broker.engine.end_turn()
+        site.broker.engine.turn.end()
         assert not other.got
     site.turn()
     assert other.contents == [*[b"%d" % i for i in range(100)], b"later", b"latest"]
@@ -51,7 +51,7 @@ def test_a_client_that_asks_for_one_message_gets_the_first() -> None:
     site, queue, _ = given_back(100, 7)
     for consumer in list(queue.consumers):
         site.broker.engine.unsubscribe(consumer)
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     entry = site.broker.engine.get(queue, auto_settle=True)
     assert entry is not None
     assert (entry.content, entry.deliveries) == (b"0", 1)
@@ -74,7 +74,7 @@ def test_a_deleted_queue_lets_go_of_them_in_pieces() -> None:
 
 def test_a_snapshot_on_the_way_holds_all_of_them() -> None:
     site, _, _ = given_back(100, 7)
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     site.snapshot()
     again = site.restart()
     assert again.contents() == [*[b"%d" % i for i in range(100)], b"later", b"latest"]

@@ -135,9 +135,9 @@ def test_a_turn_examines_no_more_than_its_budget_allows() -> None:
     loaded = len(queue.order.in_memory())
     pick = Every(10_000, 9_999)
     site.consume(queue, selects=pick)
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     assert PIECE <= len(pick.asked) <= TURN
-    assert site.broker.engine.unfinished
+    assert site.broker.engine.turn.unfinished
     site.turn()
     assert len(pick.asked) == 5000
     assert len(queue.order.in_memory()) == loaded < 100, "messages that were only examined are not kept in memory"
@@ -161,7 +161,7 @@ def test_a_drain_ends_when_the_consumer_has_seen_everything() -> None:
     site.publish("q", *numbered(3000))
     consumer, sink = site.consume(queue, selects=Every(1000, 999), credit=10)
     consumer.drain()
-    site.broker.engine.end_turn()
+    site.broker.engine.turn.end()
     assert not sink.drains
     site.turn()
     assert sink.contents == [b"999", b"1999", b"2999"]

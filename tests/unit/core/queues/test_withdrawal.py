@@ -67,8 +67,8 @@ class TestPieces:
         directory, engine = site.broker.directory, site.broker.engine
         assert (directory.delete_queue(queue) if delete else directory.purge(queue)) == count
         left = [site.live()]
-        while engine.unfinished:
-            engine.end_turn()
+        while engine.turn.unfinished:
+            engine.turn.end()
             left.append(site.live())
         assert left[0] == count - PIECE
         assert left[-1] == 0
@@ -84,8 +84,8 @@ class TestPieces:
         else:
             site.broker.directory.purge(queue)
         site.publish("q", b"new")
-        while site.broker.engine.unfinished:
-            site.broker.engine.end_turn()
+        while site.broker.engine.turn.unfinished:
+            site.broker.engine.turn.end()
         assert site.live() == 1
         assert site.contents() == [b"new"]
 

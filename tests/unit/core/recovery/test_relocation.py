@@ -302,7 +302,7 @@ class Upheaval:
             case ("deliver", name, credit):
                 options = ConsumerOptions(stream_offset=StreamOffset("first"))
                 consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit, options=options)
-                broker.engine.end_turn()
+                broker.engine.turn.end()
                 broker.engine.unsubscribe(consumer)
             case ("get", name):
                 broker.engine.get(site.vhost.queue(name), auto_settle=True)

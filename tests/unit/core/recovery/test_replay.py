@@ -74,7 +74,7 @@ class Life:
                 site.publish(name, *self.contents(count), durable=durable, priority=priority)
             case ("deliver", name, credit):
                 consumer, _ = site.consume(site.vhost.queue(name), self.sink, credit=credit)
-                site.broker.engine.end_turn()
+                site.broker.engine.turn.end()
                 site.broker.engine.unsubscribe(consumer)
             case ("accept" | "reject" as how, i):
                 if (held := self.held(i)) is not None:

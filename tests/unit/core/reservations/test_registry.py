@@ -131,7 +131,7 @@ class Life:
                 assert count == len(self.known.pop((name, group), {}))
             case ("deliver", name, credit):
                 consumer, _ = site.consume(self.queue(name), self.sink, credit=credit)
-                site.broker.engine.end_turn()
+                site.broker.engine.turn.end()
                 site.broker.engine.unsubscribe(consumer)
             case ("requeue" | "accept" as how,):
                 for consumer, entry in self.sink.got:

@@ -328,7 +328,7 @@ def test_many_deliveries_return_in_pieces_and_in_order() -> None:
     contents = [b"%d" % i for i in range(10)]
     link = consuming(site, *contents)
     site.broker.termini.end(link.terminus)
-    assert site.broker.engine.unfinished
+    assert site.broker.engine.turn.unfinished
     site.turn()
     assert site.contents() == contents
 

@@ -113,7 +113,7 @@ def test_a_turn_does_a_bounded_amount_of_work() -> None:
     made, client = connected()
     frames = frame(0, encode_performative(Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1, echo=True)))
     made.receive(client.port, frames * 1000)
-    made.broker.engine.end_turn()
+    made.broker.engine.turn.end()
     first = client.port.endpoint.output()
     assert 0 < sum(map(len, first)) < 1000 * 15
     made.end_turn()

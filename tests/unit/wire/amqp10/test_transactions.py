@@ -246,7 +246,7 @@ class TestLargeTransactions:
             next(work)
         site.server.lose(site.client.port)
         site.server.end_turn()
-        while site.server.broker.engine.unfinished:
+        while site.server.broker.engine.turn.unfinished:
             site.server.end_turn()
         site.server.run_disk()
         assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
