@@ -10,7 +10,14 @@ from bench.peers import ARTEMIS, BROKER_J
 from bench.scenario import Figure, Scenario, Settings
 
 PEERS = (ARTEMIS, BROKER_J)
+_WARM_UP = 4.0
+"""How many times as long as a measurement a peer is warmed up, because Java compiles its code only after a while."""
 _VARIED = ("--size-spread", "40", "--ids", "--correlation-ids", "--timestamps", "--headers")
+
+
+def warm_up_of(broker: Broker, settings: Settings) -> float:
+    """Return the duration (s) of a broker's warm-up."""
+    return _WARM_UP * settings.duration if broker.name in PEERS else min(1.5, settings.duration)
 
 
 class Rate10(Scenario):
@@ -31,8 +38,7 @@ class Rate10(Scenario):
         return Measurement({self.name: result["rates"]["deliver"]}, details(result))
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
-        # Virtual machines of Java need some time to compile the code.
-        self._run(broker, settings.duration if broker.name in PEERS else min(1.5, settings.duration))
+        self._run(broker, warm_up_of(broker, settings))
 
     def _run(self, broker: Broker, duration: float) -> dict[str, Any]:
         own = () if broker.name in PEERS else self._own
@@ -59,7 +65,7 @@ class Latency10(Scenario):
         )
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
-        self._run(broker, settings.duration)
+        self._run(broker, warm_up_of(broker, settings))
 
     def _run(self, broker: Broker, duration: float) -> dict[str, Any]:
         load = ("--scenario", "latency", "--mode", "first", *self._load)
