@@ -1,15 +1,17 @@
 """Exactly-once links in a simulated world: producers, consumers, a rival, and a broker that crashes.
 
 Producers send numbered messages to one queue, and use two delivery tags in turn. Consumers and a rival without a link
-receive them. Connections are lost, links are detached and stolen, and the broker is killed at any step. In the end
-every message must have been processed exactly once, and before each crash everything visible must have been on disk.
+receive them. Some messages are delayed, and each consumer selects messages by their number. Connections are lost, links
+are detached and stolen, and the broker is killed at any step. In the end every message must have been processed exactly
+once, none before it was due or by a consumer that does not select it, and before each crash everything visible must
+have been on disk.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
@@ -43,12 +45,13 @@ WEIGHTS: Final[dict[str, int]] = {
     "process": 30,
     "credit": 15,
     "rival": 4,
+    "time": 15,
     "turn": 40,
-    "sync": 40,
+    "sync": 20,
     "attach": 24,
     "drop": 6,
     "detach": 4,
-    "crash": 4,
+    "crash": 8,
     "crash in sync": 3,
     "snapshot": 2,
     "compact": 2,
@@ -58,6 +61,28 @@ CONSUMERS: Final = 2
 ROUNDS: Final = 200
 _SETTINGS: Final = TerminusSettings(Durability.UNSETTLED_STATE, ExpiryPolicy.NEVER, second=True)
 _ENVELOPE: Final = Envelope("", "q", durable=True)
+
+
+def delay_of(serial: int) -> int:
+    """Return the delay of a message in milliseconds; 0 for most."""
+    return 0 if serial % 4 else 100 * (1 + serial % 3)
+
+
+def selects(who: int, serial: int) -> bool:
+    """Return whether a consumer selects a message. Each message is selected by at least one consumer."""
+    return serial % 6 != who % 2
+
+
+class Numbers:
+    """The format of the messages: their content is a number, which says how long they are delayed."""
+
+    keyed = False
+
+    def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
+        return {"x-delay": delay_of(int(content))}
+
+    def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
+        return envelope, content
 
 
 class LinkSide:
@@ -106,6 +131,10 @@ class LinkSide:
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         if self.stolen_at:
             raise Violation(f"a link that was stolen at step {self.stolen_at} delivers {len(entries)} messages")
+        for entry in entries:
+            self.world.check_due(int(entry.content))
+            if not self.chosen(consumer.queue, entry):
+                raise Violation(f"message {int(entry.content)} was delivered to a consumer that does not select it")
         first, lsn = self.loan.acquire(consumer, entries)
         ident = consumer.queue.ident
         frames = [
@@ -113,6 +142,12 @@ class LinkSide:
             for number, entry in enumerate(entries, first)
         ]
         self.tell(lsn, *frames)
+
+    def chosen(self, queue: Queue, entry: Entry) -> bool:
+        """Return whether the client selects a message."""
+        found = selects(int(self.loan.terminus.key.link), int(entry.content))
+        self.world.count("selected" if found else "passed over")
+        return found
 
     def stalled(self, consumer: Consumer) -> None: ...
 
@@ -129,6 +164,7 @@ class LinkWorld:
         self.trace: list[str] = []
         self.step = 0
         self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500)
+        self.site.broker.formats[0] = Numbers()
         self.site.queue()
         self.site.sync()
         self.producers = [ProducerClient() for _ in range(PRODUCERS)]
@@ -136,6 +172,7 @@ class LinkWorld:
         self.sides: dict[int, LinkSide] = {}  # by number of the client; consumers follow producers
         self.sent = 0
         self.by_rival: list[int] = []
+        self.posted: dict[int, int] = {}  # when a message was posted first
 
     @property
     def queue(self) -> Queue:
@@ -164,7 +201,8 @@ class LinkWorld:
     def client(self, who: int) -> ProducerClient | ConsumerClient:
         return self.clients[who % (PRODUCERS + CONSUMERS)]
 
-    def _count(self, event: str) -> None:
+    def count(self, event: str) -> None:
+        """Count an event."""
         self.ledger.events[event] = self.ledger.events.get(event, 0) + 1
 
     # -- clients
@@ -187,7 +225,8 @@ class LinkWorld:
         self._turn(step)
         self._sync(step)
         if entry is not None:
-            self._count("taken by the rival")
+            self.check_due(int(entry.content))
+            self.count("taken by the rival")
             self.by_rival.append(int(entry.content))
 
     # -- the broker receives
@@ -200,11 +239,11 @@ class LinkWorld:
         verb, tag, serial = side.wire.to_broker.popleft()
         content = b"%d" % serial
         if verb == "transfer":
-            receipt = side.loan.post(_ENVELOPE, [content], [self.queue], [tag])
+            receipt = side.loan.post(_ENVELOPE, [content], [self.target(serial)], [tag])
             side.tell(receipt.lsn, ("accepted", tag, 0))
         elif verb == "resume":
-            found = side.loan.resumed(tag, _ENVELOPE, content, [self.queue])
-            self._count("resumed: new" if isinstance(found, Receipt) else "resumed: known")
+            found = side.loan.resumed(tag, _ENVELOPE, content, [self.target(serial)])
+            self.count("resumed: new" if isinstance(found, Receipt) else "resumed: known")
             side.tell(self.site.journal.end_lsn, ("accepted", tag, 0))
         elif verb == "settle":
             side.loan.forget([tag])
@@ -213,6 +252,19 @@ class LinkWorld:
             if number is not None:
                 side.loan.settle(number, number, Disposition.ACCEPTED)
             side.tell(self.site.broker.termini.record(), ("settled", tag, 0))
+
+    def target(self, serial: int) -> Queue:
+        """Return the queue for a message: the one in which it waits, if it is delayed."""
+        self.posted.setdefault(serial, self.site.now)
+        held = self.site.broker.engine.delays.hold(self.site.vhost, {"x-delay": delay_of(serial)})
+        self.count("delayed" if held is not None else "due at once")
+        return held or self.queue
+
+    def check_due(self, serial: int) -> None:
+        """Check that a message that is delivered was due."""
+        due = self.posted[serial] + delay_of(serial)
+        if self.site.now < due:
+            raise Violation(f"message {serial} was delivered {due - self.site.now} ms before it was due")
 
     def _credit(self, step: Step) -> None:
         side = self.sides.get(PRODUCERS + step.who % CONSUMERS)
@@ -225,7 +277,7 @@ class LinkWorld:
         who = step.who % (PRODUCERS + CONSUMERS)
         client = self.client(who)
         if who in self.sides:
-            self._count("stolen")
+            self.count("stolen")
         role = LinkRole.INCOMING if who < PRODUCERS else LinkRole.OUTGOING
         side = self.sides[who] = LinkSide(self, client, TerminusKey("/", "c", str(who), role))
         if isinstance(client, ProducerClient):
@@ -238,7 +290,7 @@ class LinkWorld:
         remote = {tag: delivery.accepted for tag, delivery in client.unsettled.items()}
         found = {tag: each is not None for tag, each in side.loan.reconcile(remote, complete=True).items()}
         for tag, known in found.items():
-            self._count("claimed" if known and not remote[tag] else "in doubt" if not known else "agreed")
+            self.count("claimed" if known and not remote[tag] else "in doubt" if not known else "agreed")
         side.after(side.loan.lsn, lambda: client.resume(found))
 
     def _attach_consumer(self, side: LinkSide, client: ConsumerClient) -> None:
@@ -249,13 +301,15 @@ class LinkWorld:
             delivery: Known | None = known.get(tag)
             if delivery is not None and delivery.accepted:
                 side.loan.settle_tags([tag], Disposition.ACCEPTED)
-                self._count("accepted before")
+                self.count("accepted before")
                 side.tell(self.site.broker.termini.record(), ("settled", tag, 0))
                 continue
-            self._count("sent again" if delivery is None else "resumed")
+            self.count("sent again" if delivery is None else "resumed")
             taken, lsn = side.loan.take_up([number])
             side.tell(lsn, *[("transfer", each.tag, int(each.entry.content)) for each in taken])
-        side.consumer = side.loan.subscribe(self.queue, side, credit=Credit(0, Replenishment.RECEIVER))
+        side.consumer = side.loan.subscribe(
+            self.queue, side, credit=Credit(0, Replenishment.RECEIVER), selects=side.chosen
+        )
 
     def _drop(self, step: Step) -> None:
         side = self.sides.pop(step.who % (PRODUCERS + CONSUMERS), None)
@@ -270,6 +324,9 @@ class LinkWorld:
             side.client.wire = None
 
     # -- the broker's turns, its disk, and its crashes
+
+    def _time(self, step: Step) -> None:
+        self.site.broker.engine.now += 25 * (1 + step.what % 8)
 
     def _turn(self, step: Step) -> None:
         self.site.turn(sync=False)
@@ -298,14 +355,16 @@ class LinkWorld:
         self._crash(step)
 
     def _crash(self, step: Step) -> None:
-        self._count("crashes")
+        self.count("crashes")
         visible = {int(content) for _, content, _ in self.site.ready(self.queue)}
         self.site.storage.crash()
         self.site = self.site.restart(segment_bytes=1500)
+        self.site.broker.formats[0] = Numbers()
         self.sides.clear()
         for client in self.clients:
             client.wire = None
-        lost = visible - self.kept()
+        # A crash may undo the step out of the queue of delayed messages, which is taken again then.
+        lost = {serial for serial in visible - self.kept() if not delay_of(serial)}
         if lost:
             raise Violation(f"messages {sorted(lost)} were visible, and the crash lost them")
 
@@ -332,6 +391,7 @@ class LinkWorld:
                 for kind in ("settle", "process", "credit", "hear"):
                     self.do(Step(kind, who, 0, 0))
                 self.do(Step("arrive", who, 0, 0))
+            self.do(Step("time", 0, 0, 0))
             self.do(Step("turn", 0, 0, 0))
             self.do(Step("sync", 0, 0, 0))
             if self._is_done():
@@ -345,8 +405,10 @@ class LinkWorld:
         self.ledger.events["messages"] = self.sent
 
     def _is_done(self) -> bool:
+        waiting = self.site.vhost.delayed
         return (
             not any(client.unsettled for client in self.clients)
+            and not (waiting is not None and waiting.ready)
             and not self.site.contents()
             and not self.queue.unsettled
         )

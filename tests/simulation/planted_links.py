@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
+from escrowmq.core.budget import Budget
+from escrowmq.core.engine import Engine
 from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues import selection
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.delayed import DelayedQueue, Delays
+from escrowmq.core.queues.due_buckets import DueBuckets
+from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.termini.arrivals import Arrival, Arrivals
 from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
@@ -24,6 +31,9 @@ _work_apply = ArrivalWork.apply
 _record_forgotten = Termini._record_forgotten
 _reconcile = Arrivals.reconcile
 _check_void = Loan.void
+_end_turn = Engine.end_turn
+_take_due = DueBuckets.take_due
+_prepare = DueBuckets.prepare
 
 
 def transfer_before_its_acquisition_is_synced(self: Loan, consumer: Consumer, entries: list[Entry]) -> AcquiredNumbers:
@@ -77,6 +87,39 @@ def attach_answered_before_settlements_are_synced(self: Termini) -> int:
     return 0
 
 
+def due_message_published_by_itself(self: Delays, queue: DelayedQueue, entries: list[Entry]) -> None:
+    """Publish what is due by a record of its own, and settle it where it waited by another one."""
+    engine = self._engine
+    for entry in entries:
+        envelope = entry.run.envelope
+        engine.publish(envelope, [entry.content], self._route(engine.vhost_of(queue), envelope, entry.content))
+    decision = Decision(engine)
+    decision.remove(queue, entries, Outcome.DUE)
+    _LATE.setdefault(id(engine), []).append(decision)
+
+
+def settled_a_turn_later(self: Engine) -> None:
+    late = _LATE.pop(id(self), ())
+    _end_turn(self)
+    for decision in late:
+        decision.apply()
+
+
+_LATE: Final[dict[int, list[Decision]]] = {}
+
+
+def taken_early(self: DueBuckets, now: int, most: int) -> list[Entry]:
+    return _take_due(self, now + 100, most)
+
+
+def prepared_early(self: DueBuckets, now: int, budget: Budget) -> bool:
+    return _prepare(self, now + 100, budget)
+
+
+def everything_is_wanted(queue: Queue, host: Any, consumer: Consumer) -> Callable[[Entry], bool]:
+    return lambda _entry: True
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "transfer before its acquisition is synced": {(Loan, "acquire"): transfer_before_its_acquisition_is_synced},
     "post visible before its sync": {(Decision, "apply"): visible_before_its_sync},
@@ -89,6 +132,15 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "old link delivers after a theft": {(Loan, "void"): old_link_keeps_its_consumers},
     "locks forgotten by recovery": {(FoundTermini, "lock"): locks_forgotten_by_recovery},
     "settlement answered before its sync": {(Termini, "record"): attach_answered_before_settlements_are_synced},
+    "delayed message sent on by two records": {
+        (Delays, "send_on"): due_message_published_by_itself,
+        (Engine, "end_turn"): settled_a_turn_later,
+    },
+    "delayed message sent on too early": {
+        (DueBuckets, "take_due"): taken_early,
+        (DueBuckets, "prepare"): prepared_early,
+    },
+    "selector ignored": {(selection, "wanted"): everything_is_wanted},
 }
 """The patches of each bug, by class and attribute."""
 

@@ -20,11 +20,11 @@ STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBE
 
 NEVER_MISSING = {
     *("claimed", "in doubt", "agreed", "resumed: new", "resumed: known", "stolen", "crashes", "messages"),
-    *("accepted before", "sent again", "resumed", "taken by the rival"),
+    *("accepted before", "sent again", "resumed", "taken by the rival", "delayed", "passed over"),
 }
 
 
-@pytest.mark.rule("SET-3", "SET-8", "SET-9", "SET-10", "SET-12")
+@pytest.mark.rule("SET-3", "SET-8", "SET-9", "SET-10", "SET-12", "DLY-1", "DLY-2", "DLY-4")
 def test_histories_by_seed_process_every_message_once() -> None:
     events: Counter[str] = Counter()
     for seed in range(60):
