@@ -9,7 +9,6 @@ from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import Budget
-from escrowmq.core.engine import Engine
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues import selection
 from escrowmq.core.queues.consumer import Consumer
@@ -23,6 +22,7 @@ from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
 from escrowmq.core.termini.posting import ArrivalWork
 from escrowmq.core.termini.recovery import FoundTermini
 from escrowmq.core.termini.registry import Termini
+from escrowmq.core.turn import Turn
 
 _acquire = Loan.acquire
 _apply = Decision.apply
@@ -31,7 +31,7 @@ _work_apply = ArrivalWork.apply
 _record_forgotten = Termini._record_forgotten
 _reconcile = Arrivals.reconcile
 _check_void = Loan.void
-_end_turn = Engine.end_turn
+_end_turn = Turn.end
 _take_due = DueBuckets.take_due
 _prepare = DueBuckets.prepare
 
@@ -98,8 +98,8 @@ def due_message_published_by_itself(self: Delays, queue: DelayedQueue, entries: 
     _LATE.setdefault(id(engine), []).append(decision)
 
 
-def settled_a_turn_later(self: Engine) -> None:
-    late = _LATE.pop(id(self), ())
+def settled_a_turn_later(self: Turn) -> None:
+    late = _LATE.pop(id(self._host), ())
     _end_turn(self)
     for decision in late:
         decision.apply()
@@ -134,7 +134,7 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "settlement answered before its sync": {(Termini, "record"): attach_answered_before_settlements_are_synced},
     "delayed message sent on by two records": {
         (Delays, "send_on"): due_message_published_by_itself,
-        (Engine, "end_turn"): settled_a_turn_later,
+        (Turn, "end"): settled_a_turn_later,
     },
     "delayed message sent on too early": {
         (DueBuckets, "take_due"): taken_early,

@@ -211,6 +211,15 @@ class AsyncConnection(AsyncSession):
         remote = self.driver.endpoint.remote
         return {} if remote is None else remote.properties or {}
 
+    @property
+    def endpoint_session(self) -> SessionEndpoint:
+        """The connection's own session, without I/O."""
+        return self._session
+
+    async def run(self, operation: operations.Operation[operations.T], timeout: Timeout = DEFAULT) -> operations.T:
+        """Run an operation of `escrowmq.amqp10.operations`."""
+        return await self._run(operation, timeout)
+
     async def session(self, timeout: Timeout = DEFAULT) -> AsyncSession:
         """Begin a further session."""
         return AsyncSession(self.driver, await self._run(operations.begin_session(self.driver.endpoint), timeout))

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from escrowmq.amqp10 import operations
 from escrowmq.amqp10.blocking.connection import Connection, connect
 from escrowmq.amqp10.blocking.links import DEFAULT, Timeout
-from escrowmq.amqp10.endpoint.deliveries import ACCEPT, IncomingDelivery
-from escrowmq.amqp10.errors import DeliveryLost, OperationTimeout
-from escrowmq.amqp10.exactly_once.database import Database
-from escrowmq.amqp10.exactly_once.identity import Identity
-from escrowmq.amqp10.exactly_once.inbox import InboxTable
-from escrowmq.amqp10.nodes import DURABLE, LinkOptions
-
-_FORGET: Final = 500
+from escrowmq.amqp10.endpoint.deliveries import IncomingDelivery
+from escrowmq.amqp10.errors import OperationTimeout
+from escrowmq.amqp10.exactly_once.processing import Processing
 
 
 class ExactlyOnceReceiver:
@@ -42,15 +37,11 @@ class ExactlyOnceReceiver:
         filters: dict[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
-        self._database = database if isinstance(database, Database) else Database(database)
-        self._identity = Identity(self._database, name)
-        self.inbox = InboxTable(self._database, name)
-        self.connection: Connection = connect(urls, container_id=self._identity.container, **keywords)
+        self._processing = Processing(database, name)
+        self.inbox = self._processing.inbox
+        self.connection: Connection = connect(urls, container_id=self._processing.identity.container, **keywords)
         try:
-            options = LinkOptions(address, "second", DURABLE, filters=filters or {}, manual=True)
-            recovered = self.inbox.tags()
-            operation = operations.receiver(self.connection.endpoint_session, name, options, credit, recovered)
-            self._link = self.connection.run(operation)
+            self.connection.run(self._processing.attach(self.connection.endpoint_session, address, credit, filters))
         except BaseException:
             self.connection.abort()
             raise
@@ -61,14 +52,14 @@ class ExactlyOnceReceiver:
         Raises:
             OperationTimeout: No message arrived in time.
         """
-        return self.connection.run(operations.receive(self._link), timeout)
+        return self.connection.run(operations.receive(self._processing.link), timeout)
 
     def receive_many(self, most: int, timeout: Timeout = DEFAULT) -> list[IncomingDelivery]:
         """Wait for at least one message, and return up to `most`; an empty list after `timeout` seconds."""
         try:
-            return self.connection.run(operations.receive_many(self._link, most), timeout)
+            return self.connection.run(operations.receive_many(self._processing.link, most), timeout)
         except OperationTimeout:
-            self._forget_settled()
+            self._processing.forget_settled()
             return []
 
     @contextmanager
@@ -85,23 +76,8 @@ class ExactlyOnceReceiver:
         If the commit itself fails, its effect is unknown, and the deliveries are kept as they are. Close the receiver
         and open it again: it then knows from the database.
         """
-        recorded = False
-        try:
-            with self._database.transaction() as connection:
-                self._identity.check()
-                forgotten = self._forget()
-                yield connection
-                self.record(deliveries)
-                recorded = True
-        except BaseException:
-            # If the commit has failed, it may have taken effect all the same: the next run knows from the table.
-            for delivery in () if recorded else deliveries:
-                if not delivery.settled and delivery.outcome is None:
-                    with suppress(DeliveryLost):
-                        delivery.modify()
-            raise
-        del self._link.forgotten[:forgotten]
-        self.confirm(deliveries)
+        with self._processing.transaction(deliveries) as connection:
+            yield connection
 
     def record(self, deliveries: Iterable[IncomingDelivery], connection: Any = None) -> None:
         """Record deliveries as processed in a transaction of your own connection. Commit it, then call `confirm`.
@@ -110,24 +86,17 @@ class ExactlyOnceReceiver:
             DeliveryLost: The broker has taken a delivery back: roll back.
             LinkStolen: Another process runs this link now: roll back.
         """
-        chosen = list(deliveries)
-        if connection is not None:
-            self._identity.check(connection)
-        for delivery in chosen:
-            delivery.check()
-        self.inbox.record([delivery.tag for delivery in chosen], connection)
+        self._processing.record(deliveries, connection)
 
     def confirm(self, deliveries: Iterable[IncomingDelivery]) -> None:
         """Accept deliveries whose record is committed. After a crash before this, the next run does so."""
-        with self.connection.driver:
-            self._link.settle([delivery for delivery in deliveries if not delivery.lost], ACCEPT)
-            self.connection.driver.endpoint.wake()
+        self._processing.confirm(deliveries)
 
     def close(self) -> None:
         """Close the connections to broker and database. A later run goes on where this one has ended."""
-        self._forget_settled()
+        self._processing.forget_settled()
         self.connection.close()
-        self._database.close()
+        self._processing.database.close()
 
     def __iter__(self) -> Iterator[IncomingDelivery]:
         while True:
@@ -140,17 +109,3 @@ class ExactlyOnceReceiver:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    # -- inside
-
-    def _forget(self) -> int:
-        """Delete the records of what the broker has settled, in the current transaction. Returns their number."""
-        tags = self._link.forgotten[:_FORGET]
-        self.inbox.forget(tags)
-        return len(tags)
-
-    def _forget_settled(self) -> None:
-        while self._link.forgotten:
-            with self._database.transaction():
-                forgotten = self._forget()
-            del self._link.forgotten[:forgotten]
