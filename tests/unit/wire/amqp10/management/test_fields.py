@@ -6,6 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from escrowmq.core.records.changes import Timestamp as Moment
 from escrowmq.wire.amqp10.codec.types import (
@@ -22,6 +24,7 @@ from escrowmq.wire.amqp10.codec.types import (
 )
 from escrowmq.wire.amqp10.management.fields import checked_name, sent
 from escrowmq.wire.amqp10.management.requests import Problem
+from tests.unit.wire.amqp10.codec.strategies import values
 from tests.unit.wire.amqp10.management.manager import Manager
 
 
@@ -57,6 +60,23 @@ def test_a_large_body_is_refused(manager: Manager) -> None:
     answer = manager.ask("PUT", "/queues/q", {"arguments": {"x-note": "a" * 17_000}})
     assert answer.code == 400
     assert "16384 bytes" in answer.body
+
+
+NAMES = st.sampled_from(
+    ["durable", "exclusive", "arguments", "type", "source", "destination_queue", "destination_exchange", "binding_key"]
+)
+ARGUMENTS = st.sampled_from(
+    ["x-max-length", "x-queue-type", "x-dead-letter-exchange", "alternate-exchange", "x-match", "x-max-age", "x-note"]
+)
+BODIES = st.dictionaries(NAMES, st.one_of(values, st.dictionaries(ARGUMENTS, values, max_size=3), st.just("q")))
+PATHS = ["/queues/q", "/exchanges/e", "/bindings", "/bindings?src=amq.topic&dstq=q", "/auth/tokens"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["GET", "PUT", "POST", "DELETE"]), st.sampled_from(PATHS), st.one_of(values, BODIES))
+def test_any_body_is_answered(method: str, path: str, body: Value) -> None:
+    manager = Manager()
+    assert 200 <= manager.code(method, path, body) < 500
 
 
 @pytest.mark.parametrize("number", [100, UInt(100), ULong(100), UByte(100), Byte(100)])
