@@ -149,6 +149,10 @@ class LinkSide:
         self.world.count("selected" if found else "passed over")
         return found
 
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        for consumer, entries in deliveries:
+            self.deliver(consumer, entries)
+
     def stalled(self, consumer: Consumer) -> None: ...
 
     def drained(self, consumer: Consumer, unused: int) -> None: ...

@@ -324,6 +324,32 @@ class Engine:
         else:
             self.dead_letters.send(queue, entries, Outcome.REJECTED)
 
+    def settle_each(self, deliveries: Mapping[Consumer, list[Entry]], disposition: Disposition) -> None:
+        """Do `settle` for deliveries to several consumers. The lists may be reused."""
+        if disposition is not _ACCEPT:
+            for consumer, entries in deliveries.items():
+                self.settle(consumer, entries, disposition)
+            return
+        accepted: dict[Queue, list[Entry]] = {}
+        for consumer, entries in deliveries.items():  # as in `leave`, with fewer steps for each consumer
+            queue, window = consumer.queue, consumer.window
+            queue.unsettled -= len(entries)
+            consumer.settled(len(entries))
+            if window is not None and window.waiting:
+                self.windows[window] = None
+            others = accepted.get(queue)
+            if others is None:
+                accepted[queue] = entries
+            else:
+                others += entries
+        for queue, entries in accepted.items():
+            if queue.consumers and (queue.is_stream or len(queue.order)):
+                self.dirty[queue] = None
+            if queue.deleted:
+                release(self.log, entries)
+            elif not queue.is_stream:
+                self.settlements.add(queue, entries, _ACCEPTED)
+
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Return deliveries to their places, marked as redelivered (ORD-2). Each counts as a failed delivery."""
         self._redelivery.requeue(consumer, entries)

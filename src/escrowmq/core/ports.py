@@ -80,6 +80,12 @@ class Receiver(Protocol):
         """Deliver entries, in order."""
         ...
 
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        """Do `deliver` for several consumers, in order, none of which settles automatically. The receiver may keep the
+        lists of entries.
+        """
+        ...
+
     def drained(self, consumer: Consumer, unused: int) -> None:
         """Note the end of a drain: no entry is left that the consumer could get, and `unused` credit was cancelled."""
         ...

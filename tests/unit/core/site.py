@@ -40,6 +40,10 @@ class Sink:
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         self.got += [(consumer, entry) for entry in entries]
 
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        for consumer, entries in deliveries:
+            self.deliver(consumer, entries)
+
     def stalled(self, consumer: Consumer) -> None:
         self.waiting.append(consumer)
 

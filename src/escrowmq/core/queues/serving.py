@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.queues.outcome import Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.ports import Receiver
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.host import Host
     from escrowmq.core.queues.queue import Queue
@@ -62,11 +64,16 @@ def _deal(queue: Queue, host: Host, group: list[Consumer], waiting: int) -> None
         return
     host.budget.charge(entries, size)
     queue.note_delivered(entries)
-    for i, consumer in enumerate(group):
-        some = entries[i::size]
-        if some and consumer.receiver is not None:
-            consumer.spend(len(some))
-            consumer.receiver.deliver(consumer, some)
+    dealt = [(consumer, entries[i::size]) for i, consumer in enumerate(group[: len(entries)])]
+    for consumer, some in dealt:
+        consumer.spend(len(some))
+    for receiver, deliveries in groupby(dealt, _receiver):
+        if receiver is not None:
+            receiver.deliver_each(list(deliveries))
+
+
+def _receiver(delivery: tuple[Consumer, list[Entry]]) -> Receiver | None:
+    return delivery[0].receiver
 
 
 def hand(queue: Queue, host: Host, consumer: Consumer, entries: list[Entry]) -> None:

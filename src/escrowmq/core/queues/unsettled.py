@@ -63,8 +63,6 @@ class _Run:
 def size_of_one(entries: list[Entry]) -> int:
     """Return the mean size of entries in memory. A sample is looked at."""
     count = len(entries)
-    if count == 1:
-        return ENTRY_COST + len(entries[0].content)
     some = entries if count < _SHORT else entries[:: count // _SHORT + 1]
     return ENTRY_COST + sum([len(entry.content) for entry in some]) // len(some)
 
@@ -112,7 +110,10 @@ class Unsettled:
         for run in self._unweighed:
             count, entries = run.count, run.entries
             if count:
-                run.each = size_of_one(entries if count == len(entries) else run.living())
+                if count == 1 == len(entries):
+                    run.each = ENTRY_COST + len(entries[0].content)
+                else:
+                    run.each = size_of_one(entries if count == len(entries) else run.living())
                 size += count * run.each
         self._bytes += size
         self._unweighed.clear()
@@ -235,6 +236,27 @@ class Unsettled:
             self._weigh()
         self.next_tag = tag + count
         self.count += count
+
+    def add_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> int:
+        """Do `add` for deliveries to several consumers, in order. Return the first tag. The lists are kept."""
+        first = tag = self.next_tag
+        runs, firsts, unweighed = self._runs, self._firsts, self._unweighed
+        for consumer, entries in deliveries:
+            count = len(entries)
+            if not 0 < count <= _LONGEST:
+                self.add(entries, consumer)
+                tag += count
+                continue
+            run = _Run(tag, entries, consumer, count)
+            runs.append(run)
+            firsts.append(tag)
+            unweighed.append(run)
+            tag += count
+            self.next_tag = tag
+            self.count += count
+        if len(unweighed) >= _UNWEIGHED:
+            self._weigh()
+        return first
 
     def skip(self, number: int) -> None:
         """Reserve the next `number` tags for deliveries that need no settlement."""

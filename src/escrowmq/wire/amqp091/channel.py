@@ -24,7 +24,7 @@ from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.content import Content
-from escrowmq.wire.amqp091.delivery import Deliveries, parts_of
+from escrowmq.wire.amqp091.delivery import Deliveries, build_each, parts_of
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
@@ -33,6 +33,7 @@ from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.amqp091.transaction import time_out
+from escrowmq.wire.outbox import Piece
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
@@ -261,12 +262,19 @@ class Channel:
             self.unsettled.skip(len(entries))
         else:
             self.unsettled.add(entries, consumer)
-        pieces = deliveries.build(first, entries)
+        # Translated frames may be much shorter than the content, so a content counts, too.
+        self._uncounted += len(entries[-1].content)
+        self._put_deliveries(deliveries.build(first, entries))
+
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        """See `Receiver.deliver_each`."""
+        self._uncounted += sum([len(entries[-1].content) for _, entries in deliveries])
+        self._put_deliveries(build_each(self.unsettled.add_each(deliveries), deliveries))
+
+    def _put_deliveries(self, pieces: list[Piece]) -> None:
         if len(pieces) == 1:
-            piece = pieces[0]
-            # Translated frames may be much shorter than the content, so a content counts, too.
-            self._uncounted += len(piece) + len(entries[-1].content)
-            self.connection.put(self.number, piece)
+            self._uncounted += len(pieces[0])
+            self.connection.put(self.number, pieces[0])
         else:
             self._uncounted = STEP
             self.connection.put_pieces(self.number, pieces)

@@ -70,9 +70,7 @@ def _settle(channel: Channel, taken: list[Stretch], disposition: Disposition) ->
     if channel.branch is not None:
         _settle_in(channel, channel.branch, taken, disposition)
         return
-    settle = channel.broker.engine.settle
-    for consumer, entries in entries_by_consumer(taken).items():
-        settle(consumer, entries, disposition)
+    channel.broker.engine.settle_each(entries_by_consumer(taken), disposition)
 
 
 def _settle_in(channel: Channel, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> None:

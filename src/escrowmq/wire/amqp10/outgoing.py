@@ -227,6 +227,11 @@ class ConsumerLink:
         else:
             self._send(entries, first, after)
 
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        """See `Receiver.deliver_each`. A link has one consumer."""
+        for consumer, entries in deliveries:
+            self.deliver(consumer, entries)
+
     def drained(self, consumer: Consumer, unused: int) -> None:
         """Tell the client that the queue is empty: the unused credit counts as spent."""
         self._given += unused

@@ -65,6 +65,15 @@ class UnsettledMachine(RuleBasedStateMachine):
             self.known[self.next_tag] = (self.consumers[which], entry)
             self.next_tag += 1
 
+    @rule(counts=st.lists(st.sampled_from([0, 1, 1, 1, 3]), max_size=70), last=st.sampled_from([1, 1, 1, 1100]))
+    def add_each(self, counts: list[int], last: int) -> None:
+        deliveries = [(self.consumers[i % 2], entries(count)) for i, count in enumerate([*counts, last])]
+        added = [(consumer, entry) for consumer, some in deliveries for entry in some]
+        assert self.unsettled.add_each(deliveries) == self.next_tag
+        for delivery in added:
+            self.known[self.next_tag] = delivery
+            self.next_tag += 1
+
     @rule(count=st.integers(1, 3))
     def skip(self, count: int) -> None:
         self.unsettled.skip(count)

@@ -91,6 +91,10 @@ class TestedLink:
         first, lsn = self.loan.acquire(consumer, entries)
         self.got += [(number, entry, lsn) for number, entry in enumerate(entries, first)]
 
+    def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
+        for consumer, entries in deliveries:
+            self.deliver(consumer, entries)
+
     def stalled(self, consumer: Consumer) -> None: ...
 
     def drained(self, consumer: Consumer, unused: int) -> None: ...

@@ -20,6 +20,23 @@ def tags(client: SimClient) -> list[int]:
     return [delivery.method.delivery_tag for delivery in client.deliveries()]  # type: ignore[attr-defined]
 
 
+def test_messages_dealt_to_several_consumers_and_channels_keep_their_order() -> None:
+    _, client = consuming(0)
+    client.open_channel(3)
+    client.call(2, spec.BasicConsume("q", "u"), spec.BasicConsumeOk)
+    client.call(3, spec.BasicConsume("q", "v"), spec.BasicConsumeOk)
+    sent = [b"a", b"", bytes(40_000), b"b", b"c", b"d", b"e", b"f"]
+    client.publish(1, "q", *sent)
+    found: dict[str, list[bytes]] = {}
+    numbers: dict[int, list[int]] = {2: [], 3: []}
+    for delivery in client.deliveries():
+        assert isinstance(delivery.method, spec.BasicDeliver)
+        found.setdefault(delivery.method.consumer_tag, []).append(delivery.body)
+        numbers[delivery.channel].append(delivery.method.delivery_tag)
+    assert [found[tag] for tag in ("t", "u", "v")] == [sent[0::3], sent[1::3], sent[2::3]]
+    assert numbers == {2: [1, 2, 3, 4, 5, 6], 3: [1, 2]}
+
+
 class TestPrefetch:
     def test_prefetch_applies_to_each_consumer(self) -> None:
         _, client = consuming(2, *[b"%d" % i for i in range(10)])
