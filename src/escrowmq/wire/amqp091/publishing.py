@@ -28,7 +28,7 @@ _LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
 LONGEST_RUN: Final = 2048
 """Property lists of more octets do not make runs: each channel keeps its last one, and a connection has many."""
 _LARGE_BODY: Final = 8192
-"""Octets from which on a body is large for the server's reads: a read of 1 MiB has at most 128 of them."""
+"""Octets from which on a body is large for the server's reads: a read of 2 MiB has at most 256 of them."""
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
 _NO_VALUES: Final = Values(durable=False, priority=0, expiration=b"")
 
