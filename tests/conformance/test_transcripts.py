@@ -70,6 +70,7 @@ from tests.conformance.transcript import FOLDER, header, play
         pytest.param("ord-4-together", marks=pytest.mark.rule("ORD-4")),
         pytest.param("ord-5-restart", marks=pytest.mark.rule("ORD-5", "DUR-1")),
         pytest.param("ord-6-priorities", marks=pytest.mark.rule("ORD-6", "ORD-2")),
+        "outcomes",
         pytest.param("tx-1-confirm-mode", marks=pytest.mark.rule("TX-1")),
         pytest.param("tx-1-not-selected", marks=pytest.mark.rule("TX-1")),
         pytest.param("tx-1-select", marks=pytest.mark.rule("TX-1")),

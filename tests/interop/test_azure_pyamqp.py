@@ -40,8 +40,8 @@ _DELIVERY_ID, _TAG, _SETTLED = 1, 2, 4
 class Clients:
     """Makes senders and receivers, each with a connection of its own, and closes them."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
-        self._broker = broker
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._open: list[Any] = []
 
     def sender(self, target: str, password: str = "guest", **options: Any) -> Sender:
@@ -53,7 +53,7 @@ class Clients:
 
     def _made(self, kind: Any, address: str, password: str, **options: Any) -> Any:
         login = authentication.SASLPlainAuth("guest", password)
-        made = kind(f"127.0.0.1:{self._broker.port}", address, auth=login, use_tls=False, **options)
+        made = kind(f"127.0.0.1:{self._port}", address, auth=login, use_tls=False, **options)
         self._open.append(made)
         return made
 
@@ -64,7 +64,7 @@ class Clients:
 
 @pytest.fixture
 def clients(broker: BrokerProcess) -> Iterator[Clients]:
-    with closing(Clients(broker)) as made:
+    with closing(Clients(broker.port)) as made:
         yield made
 
 
@@ -167,7 +167,7 @@ def test_a_wrong_password_is_refused(clients: Clients) -> None:
 
 def test_the_client_reconnects_after_a_kill(own_broker: Callable[[str], BrokerProcess]) -> None:
     broker = own_broker("")
-    with closing(Clients(broker)) as clients:
+    with closing(Clients(broker.port)) as clients:
         sender, receiver = clients.sender("q"), clients.receiver("q")
         for i in range(50):
             send(sender, b"%d" % i)
