@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shutil
 import signal
 import sys
@@ -150,12 +151,20 @@ def broker_kinds(console: Console, only: str | None) -> Kinds:
     return kinds
 
 
+def chosen(value: str) -> list[str]:
+    """Return the scenarios that are named, or that match a pattern, in the order in which they run.
+
+    Raises click.BadParameter for a name or a pattern of no scenario.
+    """
+    patterns = value.split(",")
+    for pattern in patterns:
+        if not fnmatch.filter(SCENARIOS, pattern):
+            raise click.BadParameter(f"unknown scenario {pattern!r}; the scenarios are {', '.join(SCENARIOS)}")
+    return [name for name in SCENARIOS if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
-    names = list(SCENARIOS) if value is None else value.split(",")
-    for name in names:
-        if name not in SCENARIOS:
-            raise click.BadParameter(f"unknown scenario {name!r}; the scenarios are {', '.join(SCENARIOS)}")
-    return names
+    return list(SCENARIOS) if value is None else chosen(value)
 
 
 def _terminated(*_: object) -> NoReturn:
@@ -163,7 +172,11 @@ def _terminated(*_: object) -> NoReturn:
 
 
 @click.command()
-@click.option("--scenarios", callback=_names, help="The scenarios to measure, separated by commas (all).")
+@click.option(
+    "--scenarios",
+    callback=_names,
+    help="The scenarios to measure, separated by commas (all); `*` stands for any characters.",
+)
 @click.option(
     "--alternations", type=click.IntRange(min=1), help="How often each broker is measured (5; 1 with --quick)."
 )
