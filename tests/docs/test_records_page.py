@@ -250,7 +250,7 @@ def changes() -> list[tuple[Kind, bytes]]:
     broker.directory.bind_queue(vhost, "x", "q", "k")
     access = broker.access
     entries: list[Entry] = [
-        access.add_user("u", "hash"),
+        access.add_user("u", "hash", scram_hashes=("keys",)),
         access.set_permission("u", "/", ".*", ".*", ".*"),
         access.set_topic_permission("u", "/", "x", ".*", ".*"),
     ]
