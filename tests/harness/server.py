@@ -25,6 +25,7 @@ from escrowmq.journal.batch import Batch
 from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.journal.storage import Storage
+from escrowmq.wire.admission import ADMISSIONS
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.sasl import Credentials
@@ -115,6 +116,7 @@ class SimServer:
         )
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
         self.broker.formats.update(FORMATS)
+        self.broker.admissions.update(ADMISSIONS)
         self.broker.engine.now = now
         self.broker.engine.returns.piece = self.options.return_piece
         self.broker.transactions.large = self.options.large_branch

@@ -28,8 +28,8 @@ class Broker:
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
     associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `termini` holds
     the ends of AMQP 1.0 links. `claims` holds names that only one connection may have. `holdings` bounds the memory
-    that clients hold. `formats` holds a reader of content for each number in `Envelope.protocol`; the runtime fills it
-    before recovery.
+    that clients hold. `formats` holds a reader of content for each number in `Envelope.protocol`, and `admissions`
+    the filters of queues; the runtime fills both before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -38,6 +38,7 @@ class Broker:
         self.random = random
         self.engine = Engine(log, vhosts, resident_limit)
         self.formats = self.engine.formats
+        self.admissions = self.engine.admissions
         self.directory = Directory(self.engine, vhosts, random)
         self.access = self.directory.access
         self.claims = Claims()

@@ -14,6 +14,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues.admission import Admissions, admitted
 from escrowmq.core.queues.availability import Unavailable, unavailable
 from escrowmq.core.queues.browsing import add_browser
 from escrowmq.core.queues.consumer import Consumer
@@ -103,6 +104,7 @@ class Engine:
         self._redelivery = Redelivery(self)
         self.returns = Returns(self)
         self.delays = Delays(self)
+        self.admissions: Admissions = {}
         self.windows: dict[Window, None] = {}  # those that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
         self.left_over = LeftOver()
@@ -126,7 +128,7 @@ class Engine:
     def route(self, vhost: VirtualHost[Queue], envelope: Envelope, content: bytes = b"") -> tuple[Queue, ...]:
         """Return the queues that a message is routed to. Raises NOT_FOUND for an unknown exchange.
 
-        `content` is used only where routing depends on headers (`VirtualHost.needs_headers`).
+        `content` is used only where routing depends on it (`VirtualHost.needs_content`).
         """
         headers = None
         if vhost.needs_headers(envelope.exchange):
@@ -139,6 +141,9 @@ class Engine:
         before = vhost.steps
         found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
         self.requests.left -= (vhost.steps - before) // STEPS
+        if vhost.needs_content(envelope.exchange):
+            self.requests.left -= HEADERS
+            return admitted(found, envelope, content)
         return found
 
     def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:

@@ -16,6 +16,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.clock import resume
 from escrowmq.server.passwords import Passwords
+from escrowmq.wire.admission import ADMISSIONS
 from escrowmq.wire.formats import FORMATS
 
 _log = logging.getLogger("escrowmq.journal")
@@ -27,6 +28,7 @@ def recover(journal: Journal, broker: Broker) -> None:
     started = time.perf_counter()
     broker.engine.now = time.time_ns() // 1_000_000
     broker.formats.update(FORMATS)
+    broker.admissions.update(ADMISSIONS)
     recovery = Recovery(broker)
     lsn = last_us = 0
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -11,3 +12,4 @@ class NamedQueue:
 
     name: str
     durable: bool = True
+    admits: Callable[..., bool] | None = None

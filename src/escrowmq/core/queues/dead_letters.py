@@ -89,7 +89,7 @@ class DeadLetters:
         exchange = queue.options.dead_letter_exchange
         if exchange is None or exchange not in vhost.exchanges:
             return routes
-        apart = vhost.needs_headers(exchange)
+        apart = vhost.needs_content(exchange)
         equal: dict[tuple[Queue, ...], tuple[Queue, ...]] = {}  # one object for equal routes
         for envelope, group in groupby(entries, _envelope):
             dead = dead_envelope(envelope, queue, outcome, host.now)
@@ -112,7 +112,7 @@ class DeadLetters:
         targets: tuple[Queue, ...] = ()
         before: Envelope | None = None
         dead: Envelope | None = None
-        apart = vhost.needs_headers(exchange)
+        apart = vhost.needs_content(exchange)
         for envelope, content in with_own_keys(host.formats, entries):
             if dead is None or apart or envelope is not before:
                 if dead is not None and run and targets:

@@ -15,6 +15,7 @@ from escrowmq.core.budget import DEAD_LETTERED
 from escrowmq.core.messages.delay import due_time
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.keys import with_own_keys
+from escrowmq.core.queues.admission import admitted
 from escrowmq.core.queues.due_buckets import PIECE, DueBuckets
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
@@ -89,7 +90,8 @@ class Delays:
         headers = None
         if vhost.needs_headers(envelope.exchange):
             headers = self._engine.formats[envelope.protocol].headers(envelope, content)
-        return vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+        found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+        return admitted(found, envelope, content) if vhost.needs_content(envelope.exchange) else found
 
 
 class DelayedQueue(Queue):

@@ -29,6 +29,7 @@ from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
 
 if TYPE_CHECKING:
+    from escrowmq.core.queues.admission import MessageFilter
     from escrowmq.core.queues.fifo import Place
     from escrowmq.core.queues.host import Host
     from escrowmq.core.queues.sealed import SealedRuns
@@ -61,6 +62,7 @@ class Queue:
         "_drop",
         "_getter",
         "_host",
+        "admits",
         "arguments",
         "auto_delete",
         "browsers",
@@ -125,6 +127,8 @@ class Queue:
         self.persists_all = options.queue_type != "classic"  # as RabbitMQ's quorum queues and streams do
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
+        self.admits: MessageFilter | None = None
+        """Whether the queue takes a message that an exchange routes to it; None if it takes every one."""
         self.owner = owner
         self.consumers = Consumers(single=options.single_active_consumer)
         self.browsers: Consumers | None = None  # consumers that see the messages without taking them

@@ -15,6 +15,7 @@ from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues import delayed, host
+from escrowmq.core.queues.admission import Admissions, filter_of
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
@@ -42,6 +43,7 @@ class Host(host.Host, Protocol):
     """The operations that the directory needs from the engine."""
 
     scarcity: str
+    admissions: Admissions
     delays: delayed.Delays
 
 
@@ -240,6 +242,7 @@ class Directory:
             arguments=dict(arguments),
             owner=owner,
         )
+        queue.admits = filter_of(arguments, self._engine.admissions)
         vhost.add_queue(queue)
         return queue
 

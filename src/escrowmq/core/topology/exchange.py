@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -24,6 +24,11 @@ class Routable(Protocol):
 
     @property
     def durable(self) -> bool: ...
+
+    @property
+    def admits(self) -> Callable[..., bool] | None:
+        """Returns whether the queue takes a message; None if it takes every one."""
+        ...
 
 
 Q = TypeVar("Q", bound=Routable)

@@ -23,7 +23,7 @@ class Router(Generic[Q]):
         "_exchanges",
         "_keyless",
         "_limit",
-        "_needing_headers",
+        "_needing",
         "_routes",
         "_vhost",
         "steps",
@@ -37,7 +37,7 @@ class Router(Generic[Q]):
         self._routes: dict[str, dict[str, tuple[Q, ...]]] = {}
         self._cached = 0
         self._keyless: dict[str, tuple[Q, ...]] = {}  # routes that are the same for every routing key
-        self._needing_headers: dict[str, bool] = {}
+        self._needing: dict[str, tuple[bool, bool]] = {}
         self._default_is_alternate = False
         self.version = 0
         self.steps = 0
@@ -84,7 +84,18 @@ class Router(Generic[Q]):
 
     def needs_headers(self, exchange: str) -> bool:
         """Return whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
-        known = self._needing_headers.get(exchange)
+        return self._needs(exchange)[0]
+
+    def needs_content(self, exchange: str) -> bool:
+        """Return whether it depends on headers, or queues filter the messages. Raises NOT_FOUND."""
+        return any(self._needs(exchange))
+
+    def _needs(self, exchange: str) -> tuple[bool, bool]:
+        """Return whether routing through `exchange` depends on headers, and whether queues behind it filter messages.
+
+        Queues do not filter messages that were published to them by name.
+        """
+        known = self._needing.get(exchange)
         if known is None:
             reachable = [self._exchange(exchange)]
             names = {exchange}
@@ -95,15 +106,19 @@ class Router(Generic[Q]):
                     if isinstance(target, Exchange) and target.name not in names:
                         names.add(target.name)
                         reachable.append(target)
-            known = any(each.needs_headers for each in reachable)
-            self._needing_headers[exchange] = known
+            filters = any(
+                not isinstance(binding.destination, Exchange) and binding.destination.admits is not None
+                for each in reachable
+                for binding in each.bindings.values()
+            )
+            known = self._needing[exchange] = any(each.needs_headers for each in reachable), filters
         return known
 
     def changed(self) -> None:
         """Forget all routes, because exchanges or bindings changed."""
         self._routes.clear()
         self._keyless.clear()
-        self._needing_headers.clear()
+        self._needing.clear()
         self._cached = 0
         self.version += 1
 

@@ -84,6 +84,10 @@ class VirtualHost(Generic[Q]):
         """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
         return self._router.needs_headers(exchange)
 
+    def needs_content(self, exchange: str) -> bool:
+        """Return whether the queues that get a message may depend on its content. Raises NOT_FOUND."""
+        return self._router.needs_content(exchange)
+
     def exchange(self, name: str) -> Exchange[Q]:
         """Return the exchange of that name. Raises NOT_FOUND."""
         exchange = self.exchanges.get(name)

@@ -151,7 +151,7 @@ class Channel:
             self._resolve(form)
             if form.packs:
                 # Routing reads the headers from the envelope's own properties, and limits in bytes count bodies only.
-                form.apart = self.vhost.needs_headers(form.address.exchange) or any(
+                form.apart = self.vhost.needs_content(form.address.exchange) or any(
                     queue.options.max_length_bytes is not None for queue in form.queues
                 )
 
@@ -175,14 +175,14 @@ class Channel:
         reply = self.broker.engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
         if reply is not None:
             form.queues = (reply,)
-        elif form.packs and vhost.needs_headers(envelope.exchange):
+        elif form.packs and vhost.needs_content(envelope.exchange):
             form.queues = ()  # each message is routed on its own
         else:
             form.queues = self.broker.engine.route(vhost, envelope)
         form.direct = reply is not None
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
-        if form.plain and reply is None and not vhost.needs_headers(envelope.exchange):
+        if form.plain and reply is None and not vhost.needs_content(envelope.exchange):
             address.lead_to(form.queues, form.version, form.allowed)
 
     def _permit(self, exchange: str, keys: tuple[str, ...]) -> None:
@@ -196,7 +196,7 @@ class Channel:
         """
         vhost, exchange, key = self.vhost, address.exchange, address.routing_key
         self._permit(exchange, (key,))
-        if vhost.needs_headers(exchange):
+        if vhost.needs_content(exchange):
             return False
         address.lead_to(vhost.route(exchange, key), vhost.version, self.broker.access.version)
         return True

@@ -23,7 +23,7 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
     refusal,
 )
-from escrowmq.wire.amqp10.filters import excludes_own, filters_of
+from escrowmq.wire.amqp10.filters import filters_of, subscription_arguments
 from escrowmq.wire.amqp10.incoming import ProducerLink
 from escrowmq.wire.amqp10.lending import borrow, granted, recovered
 from escrowmq.wire.amqp10.management.links import ADDRESS as MANAGEMENT
@@ -33,7 +33,7 @@ from escrowmq.wire.amqp10.outgoing import ConsumerLink
 from escrowmq.wire.amqp10.policy import AFTER, WINDOW, SettlementPolicy, policy_of
 from escrowmq.wire.amqp10.publication import Destination
 from escrowmq.wire.amqp10.resuming import map_for_producer, plan_for_consumer
-from escrowmq.wire.amqp10.subscriptions import NO_LOCAL, Subscription, remaining_source, subscription_of
+from escrowmq.wire.amqp10.subscriptions import Subscription, remaining_source, subscription_of
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -110,8 +110,8 @@ def _attach_consumer(link: Link, request: Attach) -> None:
         queue = nodes.queue(node.address)
     elif source.address:
         subscription = subscription_of(link, source)
-        own = {NO_LOCAL: connection.container} if excludes_own(source.filter) else {}
-        queue = nodes.queue(source.address, source.capabilities, subscription, own)
+        arguments = subscription_arguments(source.filter, connection.container)
+        queue = nodes.queue(source.address, source.capabilities, subscription, arguments)
     else:
         raise link_fault(INVALID_FIELD, "the source has no address")
     try:

@@ -23,18 +23,23 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.admission import MessageFilter
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.selection import Selector
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions, OffsetKind, StreamOffset
+from escrowmq.wire.amqp10.codec.encoding import CodecError, decode, encode
 from escrowmq.wire.amqp10.codec.types import Described, Symbol, Timestamp, Value
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, LIMIT_EXCEEDED, NOT_IMPLEMENTED, link_fault
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, LIMIT_EXCEEDED, NOT_IMPLEMENTED, AmqpFault, link_fault
 from escrowmq.wire.amqp10.subscriptions import NO_LOCAL
 from escrowmq.wire.selectors.properties import application_properties_filter, properties_filter
 from escrowmq.wire.selectors.sql import jms_selector, sql_filter
-from escrowmq.wire.selectors.stored import selecting
+from escrowmq.wire.selectors.stored import admitting, selecting
 from escrowmq.wire.selectors.values import ANNOTATIONS, Matcher, MessageFields, SelectorError
 
 NO_LOCAL_FILTER: Final = "apache.org:no-local-filter:list"
+FILTER: Final = "x-escrowmq-filter"
+"""The argument of a subscription's queue that has the encoded filters by which messages are routed to it."""
 MOST: Final = 8
 """Filters of one source."""
 MOST_VALUES: Final = 16
@@ -69,17 +74,13 @@ def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
     if len(asked) > MOST:
         raise link_fault(LIMIT_EXCEEDED, f"the source has {len(asked)} filters; at most {MOST} are allowed")
     granted: dict[Value, Value] = {}
-    matchers: list[Matcher] = []
+    matchers: list[Matcher] = _matchers(asked) if queue.admits is None else []
     options = ConsumerOptions()
     stream: dict[str, Value] = {}
     for key, filtered in asked.items():
         kind, value = _kind_of(key, filtered)
-        make = _MATCHERS.get(kind)
-        if make is not None:
-            try:
-                matchers.append(make(value))
-            except SelectorError as error:
-                raise link_fault(INVALID_FIELD, f"filter '{key}' is refused: {error}") from error
+        if kind in _MATCHERS:
+            pass
         elif kind in _OF_STREAMS and queue.is_stream:
             stream[kind] = value
             if kind == "rabbitmq:stream-offset-spec":
@@ -95,6 +96,45 @@ def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
             _stream_filter(stream["rabbitmq:stream-filter"], stream.get("rabbitmq:stream-match-unfiltered"))
         )
     return Filters(selecting(matchers) if matchers else None, options, granted or None)
+
+
+def _matchers(asked: Mapping[Value, Value]) -> list[Matcher]:
+    """Return the matchers of the filters that look at messages. Raises AmqpFault for malformed ones."""
+    matchers: list[Matcher] = []
+    for key, filtered in asked.items():
+        kind, value = _kind_of(key, filtered)
+        make = _MATCHERS.get(kind)
+        if make is not None:
+            try:
+                matchers.append(make(value))
+            except SelectorError as error:
+                raise link_fault(INVALID_FIELD, f"filter '{key}' is refused: {error}") from error
+    return matchers
+
+
+def subscription_arguments(asked: Mapping[Value, Value] | None, container: str) -> dict[str, object]:
+    """Return the arguments of a subscription's queue, for the filters that apply when messages are routed to it.
+
+    Raises AmqpFault for filters that are malformed, or too many.
+    """
+    arguments: dict[str, object] = {}
+    if asked and len(asked) <= MOST and _matchers(asked):
+        kept = {key: value for key, value in asked.items() if _kind_of(key, value)[0] in _MATCHERS}
+        arguments[FILTER] = encode(kept)
+    if excludes_own(asked):
+        arguments[NO_LOCAL] = container
+    return arguments
+
+
+def admission(value: object) -> MessageFilter:
+    """Return the filter in the argument `FILTER`. Raises BrokerError."""
+    try:
+        asked, _ = decode(value if isinstance(value, bytes) else b"")
+        if isinstance(asked, dict) and len(asked) <= MOST:
+            return admitting(_matchers(asked))
+    except (CodecError, AmqpFault):
+        pass
+    raise BrokerError(Condition.PRECONDITION_FAILED, f"invalid arg '{FILTER}': it is no map of filters")
 
 
 def excludes_own(asked: Mapping[Value, Value] | None) -> bool:

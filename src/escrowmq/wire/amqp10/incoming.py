@@ -445,7 +445,7 @@ class ProducerLink:
         vhost.exchange_for_publish(envelope.exchange)
         engine = connection.broker.engine
         reply = engine.direct.get((vhost.name, envelope.routing_key)) if not envelope.exchange else None
-        form.apart = reply is None and vhost.needs_headers(envelope.exchange)
+        form.apart = reply is None and vhost.needs_content(envelope.exchange)
         if reply is not None:
             form.queues = (reply,)
         else:

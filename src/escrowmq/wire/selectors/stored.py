@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.queues.admission import MessageFilter
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.selection import Selector
     from escrowmq.wire.amqp10.codec.sections import Layout
@@ -145,6 +147,40 @@ _HEADER: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
         "delivery-count": lambda message: message._queue.failures(message._entry),
     }
 )
+
+
+class _Fresh:
+    """A message that is in no queue yet, in the part of an entry."""
+
+    __slots__ = ("content", "envelope", "run")
+
+    deliveries = 0
+
+    def __init__(self, envelope: Envelope, content: bytes) -> None:
+        self.run = self
+        self.envelope = envelope
+        self.content = content
+
+
+class _NoQueue:
+    """The queue of such a message."""
+
+    @staticmethod
+    def failures(_: object) -> int:
+        """Return the number of failed deliveries."""
+        return 0
+
+
+def admitting(matchers: Sequence[Matcher]) -> MessageFilter:
+    """Return the filter of a queue: a message must pass all `matchers` when it is routed."""
+    no_queue: Any = _NoQueue()
+
+    def admits(envelope: Envelope, content: bytes) -> bool:
+        fresh: Any = _Fresh(envelope, content)
+        message = StoredMessage(no_queue, fresh)
+        return all(matches(message) for matches in matchers)
+
+    return admits
 
 
 def selecting(matchers: Sequence[Matcher]) -> Selector:

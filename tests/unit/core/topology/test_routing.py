@@ -47,7 +47,7 @@ def test_several_keys_are_routed(vhost: VirtualHost[NamedQueue]) -> None:
 
 
 def test_a_missing_exchange_is_refused(vhost: VirtualHost[NamedQueue]) -> None:
-    for ask in (lambda: vhost.route("x", "k"), lambda: vhost.needs_headers("x")):
+    for ask in (lambda: vhost.route("x", "k"), lambda: vhost.needs_headers("x"), lambda: vhost.needs_content("x")):
         with pytest.raises(BrokerError) as refused:
             ask()
         assert (refused.value.condition, refused.value.text) == (Condition.NOT_FOUND, "no exchange 'x' in vhost '/'")

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.queue import Queue
-from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach
+from escrowmq.core.topology.directory import Declaration
+from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach, Transfer
+from escrowmq.wire.amqp10.codec.sections import APPLICATION_PROPERTIES, Header, encode_header, encode_section
 from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
+from escrowmq.wire.amqp10.filters import FILTER
+from tests.harness.client import SimClient
 from tests.unit.wire.amqp10.clients import Client, Server, server
 
 
@@ -129,6 +135,84 @@ def test_routes_by_headers_exclude_own_messages_too(client: Client) -> None:
     publish(Client(client.server, container="other"), b"theirs", address="h")
     client.collect()
     assert {content for _, content in client.deliveries()} == {b"theirs"}
+
+
+def selecting(source: Source, expression: str) -> Source:
+    value = Described(Symbol("apache.org:selector-filter:string"), expression)
+    return replace(source, filter={Symbol("jms-selector"): value})
+
+
+def publish_numbers(made: Server, count: int) -> Client:
+    """Publish messages with their number as content, and as the application property `n`."""
+    other = Client(made, container="publisher")
+    other.sender(None, 5, target=Target("news", capabilities=(Symbol("topic"),)))
+    for n in range(count):
+        payload = encode_section(APPLICATION_PROPERTIES, {"n": n}) + b"\x00\x53\x75\xa0\x01%d" % n
+        payload = encode_header(Header(durable=True)) + payload
+        other.send(0, Transfer(5, n, b"%d" % n, 0, settled=False), payload=payload)
+    return other
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_messages_that_a_subscriber_does_not_select_are_not_kept(client: Client, durable: bool) -> None:
+    asked = selecting(topic(durable=durable), "n > 2")
+    answer = client.receiver(None, name="sub", source=asked, credit=1)
+    assert answer.source is not None
+    assert answer.source.filter == asked.filter
+    other = publish_numbers(client.server, 5)
+    assert [other.outcome(n).state for n in range(5)] == [Accepted()] * 5
+    (queue,) = queues(client.server).values()
+    assert queue.next_position == 3
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"3"]
+
+
+def test_a_durable_subscription_selects_also_while_its_link_is_away_and_after_a_restart() -> None:
+    made = server()
+    client = Client(made)
+    subscribed(client, "sub", selecting(topic(), "n > 2"))
+    leave(client)
+    made.storage.crash()
+    again = server(storage=made.storage)
+    publish_numbers(again, 5)
+    client = Client(again)
+    subscribed(client, "sub", selecting(topic(), "n > 2"))
+    assert [content for _, content in client.deliveries()] == [b"3", b"4"]
+
+
+def test_a_durable_subscription_with_another_selector_begins_anew(client: Client) -> None:
+    subscribed(client, "sub", selecting(topic(), "n > 2"))
+    leave(client)
+    publish_numbers(client.server, 5)
+    subscribed(client, "sub", selecting(topic(), "n < 2"))
+    publish_numbers(client.server, 5)
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"0", b"1"]
+
+
+def test_publishers_of_other_protocols_are_selected_from_too(client: Client) -> None:
+    subscribed(client, "sub", selecting(topic(), "n > 2"))
+    other = SimClient(client.server)
+    other.open_channel(1)
+    for n in (2, 3):
+        other.publish(1, "", b"%d" % n, exchange="news", header=Properties(headers={"n": n}).encode())
+    client.collect()
+    assert [content for _, content in client.deliveries()] == [b"3"]
+
+
+@pytest.mark.parametrize("value", [b"", b"\x40", b"\xc1\x01", 5])
+def test_an_invalid_filter_of_a_queue_is_refused(client: Client, value: object) -> None:
+    directory = client.server.broker.directory
+    with pytest.raises(BrokerError, match="x-escrowmq-filter"):
+        directory.declare_queue(
+            directory.vhost("/"), "x", Declaration(arguments={FILTER: value}), client.port.endpoint.owner
+        )
+
+
+def test_a_malformed_selector_leaves_no_queue(client: Client) -> None:
+    request = Attach("sub", 2, RECEIVER, source=selecting(topic(), "n >"), target=Target())
+    client.refused(request, INVALID_FIELD)
+    assert not queues(client.server)
 
 
 def test_closing_the_link_ends_the_subscription(client: Client) -> None:
