@@ -88,6 +88,7 @@ class Queue:
         "order",
         "owner",
         "persists_all",
+        "producers",
         "refuses",
         "reservations",
         "restored_below",
@@ -136,6 +137,7 @@ class Queue:
         self._getter: ref[Consumer] | None = None
         self.next_position = 1
         self.unsettled = 0
+        self.producers = 0  # links that publish to it by its name
         self.bytes = 0
         self.logged = False
         self.fault = ""

@@ -174,7 +174,7 @@ def _discard(link: Link, queue: Queue, node: DynamicNode | None, subscription: S
     if generated and queue.auto_delete and not queue.consumers and not queue.deleted:
         link.session.connection.broker.directory.delete_queue(queue)
     if node is not None:
-        node.close()
+        node.discard()
 
 
 def _browses(source: Source, queue: Queue, request: Attach, *, subscribed: bool) -> bool:
@@ -253,7 +253,7 @@ def _attach_producer(link: Link, request: Attach) -> None:
         loan = borrow(link, request, given, end)
     except (AmqpFault, BrokerError):
         if node is not None:
-            node.close()
+            node.discard()
         raise
     end.lend(loan)
     link.end = end

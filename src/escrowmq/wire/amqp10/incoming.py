@@ -103,6 +103,7 @@ class ProducerLink:
         "_node",
         "_outcomes",
         "_publications",
+        "_queue",
         "_route",
         "_second",
         "_topic",
@@ -129,6 +130,7 @@ class ProducerLink:
         self._limit = self._count  # the delivery-count up to which the client has credit
         self._allowed = self._count  # the highest limit so far: transfers may be on their way when credit is taken back
         self._loan: Loan | None = None
+        self._queue: Queue | None = None  # the target, if it is a queue
         self._live: set[bytes] = set()  # tags of this turn's unsettled posts, unless the client settles second
         self._unsettled: dict[int, bytes] = {}  # answered posts that the client has not settled: tags by number
 
@@ -140,6 +142,11 @@ class ProducerLink:
     def lend(self, loan: Loan) -> None:
         """Note that the link has its terminus. It keeps the tags of posts if the client settles second."""
         self._loan = loan
+        route = self._route
+        if route is not None and not route.exchange:
+            self._queue = self.link.session.connection.vhost.queues.get(route.routing_key or "")
+            if self._queue is not None:
+                self._queue.producers += 1
 
     # -- core.termini.loan.Borrower
 
@@ -471,6 +478,9 @@ class ProducerLink:
     def release(self, *, closed: bool) -> int:
         """Give the terminus back. Return the LSN that the answer waits for."""
         session, loan = self.link.session, self._loan
+        if self._queue is not None:
+            self._queue.producers -= 1
+            self._queue = None
         after = 0
         if loan is not None:
             if closed:

@@ -19,7 +19,8 @@ from escrowmq.wire.amqp10.addresses import (
 )
 from escrowmq.wire.amqp10.codec.termini import DeleteOnClose, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
-from escrowmq.wire.amqp10.errors import NOT_IMPLEMENTED, PRECONDITION_FAILED, link_fault
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, PRECONDITION_FAILED, link_fault
+from escrowmq.wire.amqp10.lifetime import POLICIES, NodeLifetime, Policy
 from escrowmq.wire.amqp10.publication import Destination
 
 if TYPE_CHECKING:
@@ -168,16 +169,24 @@ class Nodes:
         if terminus.address:
             raise link_fault(PRECONDITION_FAILED, "a dynamic node has no address before it is created")
         policy = (terminus.dynamic_node_properties or {}).get(LIFETIME)
-        if policy is not None and not isinstance(policy, DeleteOnClose):
-            raise link_fault(NOT_IMPLEMENTED, "the only lifetime policy of dynamic nodes is delete-on-close")
+        if policy is None:
+            policy = DeleteOnClose()
+        if not isinstance(policy, POLICIES):
+            raise link_fault(INVALID_FIELD, "the lifetime policy of the dynamic node is unknown")
         name = directory.fresh_queue_name(self._vhost)
         if TOPIC_CAPABILITIES & set(terminus.capabilities):
+            if not isinstance(policy, DeleteOnClose):
+                raise link_fault(NOT_IMPLEMENTED, "the only lifetime policy of dynamic topics is delete-on-close")
             return DynamicTopic(connection, name.replace("amq.", "topic.", 1))  # no client declares an exchange amq.…
         connection.door.check(Operation.DECLARE_QUEUE, queue=name)
         queue = directory.declare_queue(
-            self._vhost, name, Declaration(exclusive=True), connection.owner, generated=True
+            self._vhost,
+            name,
+            Declaration(exclusive=isinstance(policy, DeleteOnClose)),
+            connection.owner,
+            generated=True,
         )
-        return DynamicQueue(connection, queue)
+        return DynamicQueue(connection, queue, policy)
 
 
 class DynamicNode(Protocol):
@@ -199,18 +208,25 @@ class DynamicNode(Protocol):
         ...
 
     def close(self) -> None:
-        """Delete the node, unless it is gone already."""
+        """The link is closed: delete the node, unless it is gone already, or its policy lets it outlive the link."""
+        ...
+
+    def discard(self) -> None:
+        """Delete the node, because the link is refused."""
         ...
 
 
 class DynamicQueue:
-    """A queue that was created for a link. As an exclusive one, it is deleted with the connection."""
+    """A queue that was created for a link. An exclusive one is deleted with the connection."""
 
-    __slots__ = ("_connection", "queue")
+    __slots__ = ("_connection", "_policy", "queue")
 
-    def __init__(self, connection: Connection, queue: Queue) -> None:
+    def __init__(self, connection: Connection, queue: Queue, policy: Policy) -> None:
         self._connection = connection
+        self._policy = policy
         self.queue = queue
+        if not isinstance(policy, DeleteOnClose):
+            NodeLifetime(connection.broker, queue, policy)
 
     @property
     def address(self) -> str:
@@ -225,10 +241,15 @@ class DynamicQueue:
     @property
     def properties(self) -> dict[Symbol, object]:
         """The properties that the attach reports."""
-        return {LIFETIME: DeleteOnClose()}
+        return {LIFETIME: self._policy}
 
     def close(self) -> None:
-        """Delete the node, unless it is gone already."""
+        """See `DynamicNode.close`."""
+        if isinstance(self._policy, DeleteOnClose):
+            self.discard()
+
+    def discard(self) -> None:
+        """See `DynamicNode.discard`."""
         if not self.queue.deleted:
             self._connection.broker.directory.delete_queue(self.queue)
 
@@ -261,7 +282,11 @@ class DynamicTopic:
         """The properties that the attach reports."""
         return {LIFETIME: DeleteOnClose()}
 
+    def discard(self) -> None:
+        """See `DynamicNode.discard`."""
+        self.close()
+
     def close(self) -> None:
-        """Delete the node, unless it is gone already."""
+        """See `DynamicNode.close`."""
         if self._connection.dynamic_topics.pop(self, self) is None and self._name in self._connection.vhost.exchanges:
             self._connection.broker.directory.delete_exchange(self._connection.vhost, self._name)

@@ -8,7 +8,7 @@ from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SENDER, Attach, D
 from escrowmq.wire.amqp10.codec.states import Accepted, Released
 from escrowmq.wire.amqp10.codec.termini import DeleteOnClose, DeleteOnNoLinks, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
-from escrowmq.wire.amqp10.errors import NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, PRECONDITION_FAILED
 from tests.unit.wire.amqp10.clients import Client, Server, connected
 
 LIFETIME = Symbol("lifetime-policy")
@@ -116,7 +116,15 @@ def test_dynamic_nodes_end_with_their_connection() -> None:
     ("target", "condition"),
     [
         (Target("x", dynamic=True), PRECONDITION_FAILED),
-        (Target(dynamic=True, dynamic_node_properties={LIFETIME: DeleteOnNoLinks()}), NOT_IMPLEMENTED),
+        (Target(dynamic=True, dynamic_node_properties={LIFETIME: Symbol("soon")}), INVALID_FIELD),
+        (
+            Target(
+                dynamic=True,
+                dynamic_node_properties={LIFETIME: DeleteOnNoLinks()},
+                capabilities=(Symbol("topic"),),
+            ),
+            NOT_IMPLEMENTED,
+        ),
     ],
 )
 def test_a_dynamic_node_that_is_impossible_is_refused(target: Target, condition: str) -> None:
