@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from escrowmq import amqp10
-from escrowmq.amqp10 import DeliveryLost, Message, MessageRejected, NodeNotFound, TransactionFailed, aio, queue
+from escrowmq.amqp10 import (
+    Backoff,
+    DeliveryLost,
+    ExactlyOnceSender,
+    Message,
+    MessageRejected,
+    NodeNotFound,
+    TransactionFailed,
+    aio,
+    queue,
+)
 from escrowmq.client import connect
 from tests.broker import BrokerProcess, running_broker
+from tests.harness.relay import relayed
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +166,21 @@ def test_asyncio_does_the_same(broker: BrokerProcess, address: str) -> None:
             return [delivery.body for delivery in deliveries]
 
     assert asyncio.run(main()) == ["a", "b"]
+
+
+@pytest.mark.rule("SET-4", "SET-11")
+def test_a_large_message_goes_on_where_its_connection_was_cut(
+    broker: BrokerProcess, address: str, tmp_path: Path
+) -> None:
+    body = random.Random(1).randbytes(3_000_000)
+    with relayed(broker.port, 1_000_000, 1_000_000) as relay:
+        url = f"amqp://guest:guest@127.0.0.1:{relay.port}/"
+        sender = ExactlyOnceSender(
+            url, address, name="large", database=tmp_path / "x.db", reconnect=Backoff(0.01, 0.1), timeout=30
+        )
+        with sender:
+            sender.send(Message(body))
+    assert len(relay.sent) == 3
+    assert sum(relay.sent) < 3_300_000  # the frame that was cut is sent again, and little else
+    with amqp10.connect(broker.url, timeout=20) as connection:
+        assert connection.receiver(address, mode="presettled").receive().body == body
