@@ -81,6 +81,7 @@ class Acquisitions:
     """
 
     __slots__ = (
+        "__weakref__",  # for the watch over the memory that clients hold
         "_acquirer",
         "_engine",
         "_enlisted",

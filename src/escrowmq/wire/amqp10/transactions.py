@@ -49,6 +49,7 @@ class LocalTransaction:
     """One transaction. `fault` is the reason why it cannot commit any more, if there is one."""
 
     __slots__ = (
+        "__weakref__",
         "_connection",
         "_modes",
         "_rest",
@@ -78,6 +79,7 @@ class LocalTransaction:
         self.fault: AmqpFault | None = None
         self.lsn = 0  # of a commit in pieces
         self._rest: Iterator[None] | None = None  # of a commit whose record is written
+        broker.engine.holders[self] = None
 
     # -- the state
 
@@ -98,8 +100,10 @@ class LocalTransaction:
 
     def roll_back(self) -> None:
         """Undo the work: posts are dropped, settled deliveries get the default outcome, others stay unsettled."""
+        broker = self._connection.broker
         if self.branch.state is State.ACTIVE:
-            self._connection.broker.transactions.close(self.branch)
+            broker.transactions.close(self.branch)
+        broker.engine.holders.pop(self, None)
         self._watch.close()
         enlisted, self.enlisted = self.enlisted, []
         for some in enlisted:
@@ -171,7 +175,9 @@ class LocalTransaction:
 
     def _committed(self, lsn: int) -> None:
         """Settle the deliveries that were retired and that the client left to the broker to settle."""
-        self._connection.broker.engine.holders.pop(self.branch, None)
+        holders = self._connection.broker.engine.holders
+        holders.pop(self.branch, None)
+        holders.pop(self, None)
         self._watch.close()
         if self.branch.holding is not None:
             self.branch.holding.close()
@@ -187,6 +193,32 @@ class LocalTransaction:
         """Forget the parts that refer to the transaction or to links, so that its memory needs no garbage collector."""
         self._modes.clear()
         self._returning.clear()
+
+    # -- memory, which can be taken back (`server.relief.MemoryOwner`)
+
+    @property
+    def next_tag(self) -> int:
+        """0: no part of the work is taken back alone."""
+        return 0
+
+    def held_bytes(self, before: int) -> int:
+        """The bytes of the open transaction, about."""
+        del before
+        return self.branch.bytes if self.open else 0
+
+    def give_up(self, text: str) -> None:
+        """Roll back, because memory is short and the transaction has held much for long. Its discharge is told."""
+        if self.open:
+            self.fail(link_fault(TRANSACTION_ROLLBACK, text))
+
+    def held(self) -> list[tuple[Consumer, list[Entry]]]:
+        """Return nothing: the branch holds the deliveries (`core.ports.Holder`)."""
+        return []
+
+    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """Return nothing, likewise."""
+        del start, most
+        return []
 
     # -- posting
 

@@ -155,6 +155,7 @@ def test_a_tag_of_an_unsettled_delivery_is_refused() -> None:
     assert site.contents() == [b"a"]
 
 
+@pytest.mark.rule("FAIR-3")
 def test_unsettled_messages_of_a_link_are_limited() -> None:
     site = Site()
     site.queue()

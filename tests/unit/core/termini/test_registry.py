@@ -101,6 +101,7 @@ class TestAttaching:
         assert refused.value.condition is Condition.ACCESS_REFUSED
         assert link.loan.current
 
+    @pytest.mark.rule("FAIR-3")
     def test_the_termini_of_a_user_in_a_virtual_host_are_limited(self) -> None:
         site = Site()
         site.broker.termini.limits.termini = 1
@@ -322,6 +323,7 @@ class TestEnding:
             assert site.live() == 0
 
 
+@pytest.mark.rule("FAIR-1")
 def test_many_deliveries_return_in_pieces_and_in_order() -> None:
     site = Site()
     site.broker.engine.returns.piece = 3

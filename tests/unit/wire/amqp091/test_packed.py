@@ -78,6 +78,7 @@ def expected(numbers: range) -> list[tuple[bytes, bytes]]:
     return [(differing(n), b"%d" % n) for n in numbers]
 
 
+@pytest.mark.rule("MSG-2")
 @pytest.mark.rule("ORD-1")
 @pytest.mark.parametrize("channel", [1, 3])
 def test_differing_messages_arrive_in_order_octet_by_octet(channel: int) -> None:
@@ -124,6 +125,7 @@ def test_unroutable_mandatory_messages_are_returned() -> None:
     assert [(m.header, m.body) for m in returned] == expected(range(5))
 
 
+@pytest.mark.rule("MSG-2")
 @pytest.mark.rule("ORD-5")
 def test_persistent_packed_messages_survive_a_restart() -> None:
     storage = MemoryStorage(random.Random(1))

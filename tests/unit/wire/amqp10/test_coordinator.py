@@ -101,6 +101,7 @@ class TestCoordinatorLink:
         site.command(Declare())
         site.client.detached(CONTROL, TRANSFER_LIMIT_EXCEEDED)
 
+    @pytest.mark.rule("FAIR-3")
     def test_too_many_transactions_are_refused(self) -> None:
         site = Controller(transactions=2)
         first = site.declare()

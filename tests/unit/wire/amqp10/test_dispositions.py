@@ -6,6 +6,7 @@ import pytest
 
 from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues.outcome import Disposition as Settlement
+from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND, SENDER, Disposition
 from escrowmq.wire.amqp10.codec.states import (
@@ -63,6 +64,21 @@ def test_a_range_gets_an_outcome(state: DeliveryState | None, left: list[tuple[i
     client.send(0, Disposition(role=RECEIVER, first=0, last=9, settled=True, state=Accepted()))
     assert ready(made) == left
     assert made.broker.directory.vhost("/").queue(Q).unsettled == 0
+
+
+@pytest.mark.rule("SET-13")
+def test_rejected_deliveries_are_dead_lettered() -> None:
+    made, client = connected()
+    directory, vhost = made.broker.directory, made.broker.directory.vhost("/")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    for name, some in (("dying", arguments), ("dead", {})):
+        directory.declare_queue(vhost, name, Declaration(True, False, False, some), client.port.endpoint.owner)
+    client.sender("/queues/dying")
+    client.post(0, b"bad", settled=True)
+    client.receiver("/queues/dying", credit=1)
+    assert [number for number, _ in client.deliveries()] == [0]
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=Rejected()))
+    assert (vhost.queue("dying").ready, vhost.queue("dying").unsettled, vhost.queue("dead").ready) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("state", [Accepted(), Rejected(), Released(), Modified(delivery_failed=True)])
@@ -123,6 +139,7 @@ def test_unknown_deliveries_are_ignored() -> None:
     assert made.broker.directory.vhost("/").queue(Q).unsettled == 1
 
 
+@pytest.mark.rule("FAIR-1")
 def test_many_rejections_take_several_turns() -> None:
     made, client = delivered(500)
     made.receive(client.port, _frame(Disposition(role=RECEIVER, first=0, last=499, settled=True, state=Rejected())))

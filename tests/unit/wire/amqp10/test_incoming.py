@@ -68,6 +68,20 @@ def test_the_answer_waits_until_durable_messages_are_on_disk() -> None:
     client.outcome(0, 2)
 
 
+@pytest.mark.rule("SET-2")
+def test_a_message_that_is_sent_again_on_a_new_link_is_a_new_delivery() -> None:
+    made, client = connected()
+    client.sender("q", name="l")
+    client.send_bytes(posts(0, 2, durable=True))
+    made.lose(client.port)
+    made.end_turn()
+    again = Client(made)
+    again.sender("q", name="l")
+    again.send_bytes(posts(1, 1, durable=True))
+    assert again.outcome(1).state == Accepted()
+    assert made.broker.directory.vhost("/").queue("q").ready == 3
+
+
 @pytest.mark.rule("SET-1")
 def test_settled_messages_are_not_answered() -> None:
     made, client = connected()
@@ -231,6 +245,7 @@ def test_a_tag_is_used_once_within_a_turn() -> None:
     client.detached(0, ILLEGAL_STATE)
 
 
+@pytest.mark.rule("FAIR-3")
 def test_unsettled_posts_are_bounded_by_credit() -> None:
     _, client = connected(link_credit=10, unsettled=12)
     client.sender("q", rcv_settle_mode=SECOND)

@@ -117,6 +117,7 @@ def test_a_deleted_queue_detaches_its_consumers() -> None:
     client.detached(1, RESOURCE_DELETED)
 
 
+@pytest.mark.rule("FAIR-3")
 def test_unsettled_deliveries_are_bounded() -> None:
     _, client = stocked(5, unsettled=3)
     client.receiver("q")

@@ -109,6 +109,7 @@ def test_a_channel_in_use_closes_the_connection() -> None:
     client.closed(NOT_ALLOWED)
 
 
+@pytest.mark.rule("FAIR-1")
 def test_a_turn_does_a_bounded_amount_of_work() -> None:
     made, client = connected()
     frames = frame(0, encode_performative(Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1, echo=True)))

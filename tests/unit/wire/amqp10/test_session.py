@@ -59,6 +59,7 @@ def test_a_channel_above_channel_max_closes_the_connection() -> None:
     client.closed(FRAMING_ERROR)
 
 
+@pytest.mark.rule("FAIR-3")
 def test_sessions_count_towards_the_limit_of_the_user() -> None:
     made = server()
     made.broker.directory.record_access(made.broker.access.set_user_limits("guest", None, 1))
@@ -67,6 +68,7 @@ def test_sessions_count_towards_the_limit_of_the_user() -> None:
     client.closed(NOT_ALLOWED)
 
 
+@pytest.mark.rule("FAIR-3")
 def test_a_handle_above_the_limit_closes_the_connection() -> None:
     _, client = connected(links=8)
     client.send(0, attach(8))

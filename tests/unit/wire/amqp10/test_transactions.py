@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.branches.branch import Limits
+from escrowmq.server.relief import Relief
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import (
@@ -174,6 +175,27 @@ class TestPosting:
         site.server.broker.engine.run_deadlines()
         assert "1 s" in site.refuses(ident, TRANSACTION_TIMEOUT)
         assert site.contents() == []
+
+    @pytest.mark.rule("FAIR-3")
+    def test_a_transaction_that_holds_much_while_memory_is_short_is_rolled_back(self, site: Controller) -> None:
+        ident = site.declare()
+        site.post(ident, 0)
+        engine = site.server.broker.engine
+        relief = Relief(site.server.broker, limit_bytes=20, grace_ms=1000)
+        relief.look()
+        engine.now += 1000
+        relief.look()
+        assert not [holder for holder in engine.holders if getattr(holder, "publications", None)]
+        assert "memory is short" in site.refuses(ident, TRANSACTION_ROLLBACK)
+        assert site.contents() == []
+
+    @pytest.mark.rule("FAIR-3")
+    def test_a_transaction_that_is_committed_holds_nothing(self, site: Controller) -> None:
+        ident = site.declare()
+        site.post(ident, 0)
+        before = len(site.server.broker.engine.holders)
+        site.command(Discharge(ident, False))
+        assert len(site.server.broker.engine.holders) == before - 2
 
     def test_posts_in_mode_second_are_settled_by_the_client(self, site: Controller) -> None:
         site.client.sender(Q, 3, rcv_settle_mode=SECOND)

@@ -78,6 +78,7 @@ def test_bindings_that_differ_in_arguments_have_locations_of_their_own(manager: 
     assert {each["arguments"].get("number") for each in listed(manager)} == {1}
 
 
+@pytest.mark.rule("FAIR-1")
 def test_many_bindings_are_listed_in_several_turns(manager: Manager) -> None:
     directory, vhost = manager.broker.directory, manager.broker.directory.vhost("/")
     for i in range(3000):
