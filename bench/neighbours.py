@@ -13,6 +13,7 @@ from bench.brokers import Broker
 from bench.measure import Measurement
 from bench.scenario import BACKLOG, Figure, Scenario, Settings, fill
 from bench.stalls import channel_of, lose, take
+from escrowmq import amqp10
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.amqp091.content import body_frames, properties, publish_head
@@ -165,6 +166,21 @@ def _commit_apart(broker: Broker, connection: Connection, size: int) -> Callable
     return _commit(broker, connection, size, props)
 
 
+def _commit_amqp10(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
+    """Commit messages that a client of AMQP 1.0 has posted in a transaction."""
+    _declared(connection, ["commit-amqp10"])
+    client = amqp10.connect(broker.url, timeout=_TIMEOUT)
+    transaction = client.begin()
+    sender = client.sender("/queues/commit-amqp10")
+    sender.send_many((amqp10.Message(f"hello {number}") for number in range(size)), transaction=transaction)
+
+    def commit() -> None:
+        client.commit(transaction)
+        client.close()
+
+    return commit
+
+
 def _reject(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
     dead: dict[str, frames.TableValue] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     _declared(connection, ["dead"])
@@ -188,6 +204,7 @@ OPERATIONS: Final[dict[str, tuple[str, int, Operation]]] = {
     "consumers": ("10,000 consumers on one queue", 10_000, _consumers),
     "commit": ("a commit of 300,000 messages", 300_000, _commit),
     "commit-apart": ("a commit of 300,000 messages, each with its own time to live", 300_000, _commit_apart),
+    "commit-amqp10": ("a commit of 100,000 messages over AMQP 1.0", 100_000, _commit_amqp10),
     "reject": ("300,000 deliveries are rejected into another queue at once", 300_000, _reject),
     "lost": ("a connection with 300,000 unacknowledged is lost", 300_000, _lost),
 }

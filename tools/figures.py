@@ -81,6 +81,7 @@ _README: Final[Rows] = {
 _NEIGHBOURS: Final[Neighbours] = {
     "neighbours-commit": "commits 300,000 messages",
     "neighbours-commit-apart": "commits 300,000 messages, each with its own time to live",
+    "neighbours-commit-amqp10": "commits 100,000 messages over AMQP 1.0",
     "neighbours-reject": "rejects 300,000 deliveries into another queue at once",
     "neighbours-lost": "disappears with 300,000 unacknowledged deliveries",
     "neighbours-fanout": "publishes 2,000 messages to 1,000 queues each",
