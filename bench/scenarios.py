@@ -10,6 +10,7 @@ from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityB
 from bench.brokers import Broker
 from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
+from bench.large_requests import LARGE_REQUESTS
 from bench.measure import MeasureError, Measurement
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
@@ -123,6 +124,7 @@ SCENARIOS: dict[str, Scenario] = {
         PriorityBacklog(),
         DeadLetters(),
         *STALLS,
+        *LARGE_REQUESTS,
         *NEIGHBOURS,
         JournalAudit(),
     )

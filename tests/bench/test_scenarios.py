@@ -10,6 +10,7 @@ import pytest
 from bench.backlogs import PriorityBacklog
 from bench.brokers import Broker, EscrowMQ, TimedEscrowMQ
 from bench.idle import cpu_of_lone_messages
+from bench.large_requests import LARGE_REQUESTS
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Fetch, KeptQueues, Rate, Volume
@@ -51,7 +52,7 @@ def test_a_lone_message_costs_little(broker: Broker) -> None:
     assert 0 <= cpu_of_lone_messages(broker, consumers=25, messages=50) < 20_000
 
 
-@pytest.mark.parametrize("scenario", STALLS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [*STALLS, *LARGE_REQUESTS], ids=lambda scenario: scenario.name)
 def test_a_stall_is_measured_in_every_situation(tmp_path: Path, scenario: Scenario) -> None:
     broker = TimedEscrowMQ(tmp_path)
     broker.start()

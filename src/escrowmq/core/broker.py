@@ -8,6 +8,7 @@ from escrowmq.core.access.claims import Claims
 from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.demarcation import Demarcations
+from escrowmq.core.branches.large_requests import LargeRequests
 from escrowmq.core.branches.registry import Registry
 from escrowmq.core.branches.transactions import Transactions
 from escrowmq.core.engine import RESIDENT_LIMIT, Engine
@@ -26,10 +27,10 @@ class Broker:
 
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
-    associates channels with them, and `coordinator` decides them. `reservations` serves bulk readers. `termini` holds
-    the ends of AMQP 1.0 links. `claims` holds names that only one connection may have. `holdings` bounds the memory
-    that clients hold. `formats` holds a reader of content for each number in `Envelope.protocol`, and `admissions`
-    the filters of queues; the runtime fills both before recovery.
+    associates channels with them, `coordinator` decides them, and `large_requests` does so in pieces. `reservations`
+    serves bulk readers. `termini` holds the ends of AMQP 1.0 links. `claims` holds names that only one connection may
+    have. `holdings` bounds the memory that clients hold. `formats` holds a reader of content for each number in
+    `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills both before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -47,6 +48,7 @@ class Broker:
         self.branches = Registry(self.engine, self.transactions, self.holdings)
         self.demarcations = Demarcations(self.branches)
         self.coordinator = Coordinator(self.engine, self.branches, self.transactions)
+        self.large_requests = LargeRequests(self.engine, self.branches, self.transactions, self.coordinator)
         self.reservations = Reservations(self.engine)
         self.termini = Termini(self.engine, self.reservations.put_back, self.holdings)
         self.directory.before_vhost_deletion(self.coordinator.drop_vhost)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from escrowmq.core.budget import Budget
 
 
-_FREED: Final = 5000  # objects that are freed in one step
+FREED: Final = 5000
+"""Objects that are freed in one step."""
+WAIT: Final = True
+"""A request yields this if it can only go on in a later turn."""
 
 
 class LeftOver:
@@ -41,10 +44,8 @@ class LeftOver:
         requests.left += others
 
 
-def freed(objects: Sequence[Any]) -> Iterator[None]:
-    """Free the memory of a list of objects, a piece in each step. No other object refers to the list."""
-    rest = list(objects)
-    del objects
-    while rest:
-        del rest[-_FREED:]
+def freed(objects: list[Any]) -> Iterator[None]:
+    """Free the memory of a list of objects, a piece in each step. The list belongs to this function from now on."""
+    while objects:
+        del objects[-FREED:]  # a copy of the list would touch every object
         yield

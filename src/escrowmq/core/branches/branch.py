@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
@@ -205,6 +205,11 @@ class Settlement:
         self.entries += later.entries
         return True
 
+    def lists(self) -> list[list[Any]]:
+        """Return the lists that it consists of, so that they can be freed in pieces when it is done."""
+        tags = self.undo.tags if self.undo is not None else ()
+        return [self.entries, tags] if isinstance(tags, list) else [self.entries]
+
     def split(self, most: int) -> Settlement:
         """Remove and return the last deliveries, at most `most` of them. It is this settlement if that is all."""
         if len(self.entries) <= most:
@@ -242,7 +247,7 @@ class CommitResult(NamedTuple):
     returned: tuple[Publication, ...] = ()
 
 
-GiveBack: TypeAlias = Callable[[Sequence[Settlement], Sequence[Publication]], None]
+GiveBack: TypeAlias = Callable[[Sequence[Settlement], list[Publication]], None]
 """Returns the deliveries of settlements to their places, and drops publications."""
 
 
@@ -387,7 +392,7 @@ class TransactionBranch:
     def take_back(self, settlement: Settlement) -> None:
         """Undo one settlement."""
         if settlement.undo is RETURN:
-            self._give_back([settlement], ())
+            self._give_back([settlement], [])
         else:
             keeper, tags = settlement.undo
             keeper.keep(settlement.consumer, tags, settlement.entries)

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.records.branches import Operations
 
-_HEURISTIC: Final = {
+HEURISTIC: Final = {
     State.HEURISTIC_COMMITTED: XaStatus.HEUR_COM,
     State.HEURISTIC_ROLLED_BACK: XaStatus.HEUR_RB,
 }
+"""What the transaction manager is told of a branch that an operator has decided."""
+_RETURNED_AT_ONCE: Final = 50  # branches that are undone in one step
 
 
 class Host(preparation.Host, Protocol):
@@ -70,7 +72,7 @@ class Coordinator:
         forgotten. This includes every branch whose commit is not certain to succeed, such as one that publishes to a
         full queue with `reject-publish`.
         """
-        branch = self._ended(xid)
+        branch = self.ended(xid)
         before = branch.state
         if before is State.TIMED_OUT:
             return self._timed_out(branch)
@@ -86,8 +88,7 @@ class Coordinator:
                 self._registry.check_prepare(branch)
                 work.check()
             except BrokerError as full:
-                self._registry.fail(branch)
-                return self._rolled_back(branch, Input.PREPARE, full.text)
+                return self.refuse(branch, Input.PREPARE, full)
             branch.lsn = work.apply()
             branch.step(Input.PREPARE)
             self._registry.prepared(branch)
@@ -99,14 +100,14 @@ class Coordinator:
         HEUR_COM, HEUR_RB: an operator has already decided the branch. RB_ROLLBACK, RB_TIMEOUT: the branch is rolled
         back and forgotten.
         """
-        branch = self._ended(xid)
+        branch = self.ended(xid)
         if branch.state is State.TIMED_OUT:
             return self._timed_out(branch)
         if one_phase:
             return self._commit_one_phase(branch)
         after = branch.after(Input.COMMIT)
-        if after in _HEURISTIC:
-            return XaResult(_HEURISTIC[after], branch.lsn)
+        if after in HEURISTIC:
+            return XaResult(HEURISTIC[after], branch.lsn)
         if after is not State.COMMITTED:
             return self._rolled_back(branch, Input.COMMIT)
         engine = self._engine
@@ -129,20 +130,19 @@ class Coordinator:
         try:
             result = self._transactions.commit(branch)
         except BrokerError as full:  # nothing was applied
-            self._registry.fail(branch)
-            return self._rolled_back(branch, Input.COMMIT_ONE_PHASE, full.text)
+            return self.refuse(branch, Input.COMMIT_ONE_PHASE, full)
         self._registry.over(branch)
         return XaResult(XaStatus.OK, result.lsn, result.returned)
 
     def rollback(self, xid: Xid) -> XaResult:
         """Roll back a branch: drop its published messages, return its settled deliveries to their places (DTX-14)."""
-        branch = self._ended(xid)
+        branch = self.ended(xid)
         before = branch.state
         if before is State.TIMED_OUT:
             return self._timed_out(branch)
         after = branch.after(Input.ROLLBACK)
-        if after in _HEURISTIC:
-            return XaResult(_HEURISTIC[after], branch.lsn)
+        if after in HEURISTIC:
+            return XaResult(HEURISTIC[after], branch.lsn)
         lsn = 0
         if before is State.PREPARED:
             self._engine.log.append(Kind.ROLLBACK, encode_number(branch.number))
@@ -194,7 +194,7 @@ class Coordinator:
             self._registry.let_go(branch)
         else:
             self._return_later(branch, branch.lsn)
-        return XaResult(_HEURISTIC[branch.state], branch.lsn, tuple(returned))
+        return XaResult(HEURISTIC[branch.state], branch.lsn, tuple(returned))
 
     def abandon(self, branch: XaBranch) -> None:
         """End a branch, whatever its state, because its virtual host is deleted. A branch that is not decided is rolled
@@ -205,7 +205,7 @@ class Coordinator:
             branch.step(Input.ROLLBACK)
             self._return_later(branch, self._engine.log.end_lsn)
             self._registry.forget(branch)
-        elif branch.state in _HEURISTIC:
+        elif branch.state in HEURISTIC:
             self.forget(branch.xid)
         else:
             branch.step(Input.ROLLBACK)
@@ -218,7 +218,7 @@ class Coordinator:
             self.abandon(branch)
         self.progress.drop_vhost(vhost)
 
-    def _ended(self, xid: Xid) -> XaBranch:
+    def ended(self, xid: Xid) -> XaBranch:
         """Return a branch that no channel is associated with any more, so that it can be decided (DTX-4)."""
         branch = self._registry.find(xid)
         if branch.state is not State.TIMED_OUT and branch.occupied:
@@ -232,6 +232,11 @@ class Coordinator:
         branch.step(Input.ROLLBACK)
         self._registry.over(branch)
         return XaResult(XaStatus.RB_TIMEOUT)
+
+    def refuse(self, branch: XaBranch, given: Input, error: BrokerError) -> XaResult:
+        """Roll back a branch whose prepare or commit was refused, and end it."""
+        self._registry.fail(branch)
+        return self._rolled_back(branch, given, error.text)
 
     def _rolled_back(self, branch: XaBranch, given: Input, reason: str = "") -> XaResult:
         """Roll back a branch that could not be committed, and end it."""
@@ -262,30 +267,15 @@ class Coordinator:
         has too many applications.
         """
         engine = self._engine
-        known = [b for b in self._registry.by_xid.values() if b.xid.gtrid == gtrid and b.xid.format_id == format_id]
+        known = self._registry.of_global(gtrid, format_id)
         if permitted is not None:
             known = list(filter(permitted, known))
-        by_name = {branch.xid.bqual: branch for branch in known}
-        progress = self.progress.find(application)
-        done, lsn = (NOTHING_DECIDED, 0) if progress is None else (progress.epoch, progress.lsn)
-        chosen: list[XaBranch] = []
-        if epoch > done:
-            for bqual in dict.fromkeys(winners):
-                branch = by_name.get(bqual)
-                if branch is None:
-                    raise BrokerError(Condition.NOT_FOUND, f"no branch {bqual.hex()} of {gtrid.hex()} is known")
-                if branch.state is not State.PREPARED:
-                    raise BrokerError(Condition.ILLEGAL_STATE, f"branch {branch.xid} is {words(branch)}, not prepared")
-                chosen.append(branch)
-        winning = set(chosen)
-        losers = [b for b in known if b not in winning and b.state not in _HEURISTIC]
+        chosen, losers, done, lsn = self.divide(known, gtrid, winners, application, epoch)
         prepared = [b for b in losers if b.state is State.PREPARED]
         if epoch <= done and not prepared:
             self._drop(losers, lsn)
             return XaResult(XaStatus.OK, lsn)
-        if application:
-            self.progress.check_claim(application, user)
-            self.progress.claim(application, user)
+        self.claim(application, user)
 
         def write(found: list[Operations]) -> list[list[int]]:
             committed = [(branch.number, operations) for branch, operations in zip(chosen, found, strict=True)]
@@ -305,6 +295,38 @@ class Coordinator:
         self._drop(losers, lsn)
         return XaResult(XaStatus.OK, lsn, tuple(returned))
 
+    def divide(
+        self, known: Sequence[XaBranch], gtrid: bytes, winners: Sequence[bytes], application: str, epoch: int
+    ) -> tuple[list[XaBranch], list[XaBranch], int, int]:
+        """Divide the branches of a global transaction into those to commit and those to roll back. Also return the last
+        epoch that was decided, and the LSN for which an answer about it waits. Raises as `decide`.
+        """
+        by_name = {branch.xid.bqual: branch for branch in known}
+        progress = self.progress.find(application)
+        done, lsn = (NOTHING_DECIDED, 0) if progress is None else (progress.epoch, progress.lsn)
+        chosen: list[XaBranch] = []
+        if epoch > done:
+            for bqual in dict.fromkeys(winners):
+                branch = by_name.get(bqual)
+                if branch is None:
+                    raise BrokerError(Condition.NOT_FOUND, f"no branch {bqual.hex()} of {gtrid.hex()} is known")
+                if branch.state is not State.PREPARED:
+                    raise BrokerError(Condition.ILLEGAL_STATE, f"branch {branch.xid} is {words(branch)}, not prepared")
+                chosen.append(branch)
+        winning = set(chosen)
+        return chosen, [b for b in known if b not in winning and b.state not in HEURISTIC], done, lsn
+
+    def decided(self, application: str) -> int:
+        """Return the last epoch that was decided for an application."""
+        progress = self.progress.find(application)
+        return NOTHING_DECIDED if progress is None else progress.epoch
+
+    def claim(self, application: str, user: str) -> None:
+        """Record that the progress of a new application belongs to `user`. Raises LIMIT_EXCEEDED."""
+        if application:
+            self.progress.check_claim(application, user)
+            self.progress.claim(application, user)
+
     def _drop(self, losers: Sequence[XaBranch], lsn: int) -> None:
         """Roll back `losers`, whose rollback is in the record that ends at `lsn`.
 
@@ -316,12 +338,16 @@ class Coordinator:
                 continue
             before = branch.state
             branch.step(Input.ROLLBACK)
-            if before is State.PREPARED:
-                self._return_later(branch, lsn)
-                self._registry.forget(branch)
-            else:
-                branch.undo()
-                self._registry.over(branch)
+            self.end_rolled_back(branch, before, lsn)
+
+    def end_rolled_back(self, branch: XaBranch, before: State, lsn: int) -> None:
+        """Undo a branch that was rolled back in the state `before`. The record that says so ends at `lsn`."""
+        if before is State.PREPARED:
+            self._return_later(branch, lsn)
+            self._registry.forget(branch)
+        else:
+            branch.undo()
+            self._registry.over(branch)
 
     # -- rolled-back branches
 
@@ -334,10 +360,21 @@ class Coordinator:
 
     def synced(self, lsn: int) -> None:
         """Note that the log is on disk up to `lsn`."""
+        rest = self._returned(lsn)
+        for _ in rest:
+            self._engine.left_over.add(rest)
+            break
+
+    def _returned(self, lsn: int) -> Iterator[None]:
+        """Undo the branches whose rollback is on disk, and yield after each piece."""
+        done = 0
         while self.returning and self.returning[0][0] <= lsn:
             branch = self.returning.popleft()[1]
             branch.undo()
             self._registry.let_go(branch)
+            done += 1
+            if done % _RETURNED_AT_ONCE == 0:
+                yield
 
     # -- snapshots
 

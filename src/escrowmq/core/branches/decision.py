@@ -84,6 +84,32 @@ class _Placement:
     offset: int = 0
 
 
+class OutcomeSize:
+    """Upper bounds, in bytes, of the record of a decision. It receives the runs that the decision adds."""
+
+    __slots__ = ("blocks", "places")
+
+    def __init__(self) -> None:
+        self.blocks = self.places = 0
+
+    def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
+        """Add a run."""
+        self.blocks += len(envelope.encode()) + _LENGTH_BYTES * len(contents) + sum(map(len, contents))
+        self.places += _PLACED_BYTES + _TARGET_BYTES * len(queues)
+
+    def bytes(self, settled: int) -> int:
+        """Return the bound for a prepared branch with `settled` settled entries (`Decision.outcome_bytes`)."""
+        return _FRAME_BYTES + _SETTLED_BYTES * settled + self.places + min(self.blocks, INLINE_BYTES)
+
+    def check(self, settled: int, more: int = 0) -> None:
+        """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries and `more` bytes, does not fit into one
+        record.
+        """
+        size = _FRAME_BYTES + _SETTLED_BYTES * settled + self.places + self.blocks + more
+        if size > records.RECORD_BYTES:
+            raise too_long(size)
+
+
 class Decision:
     """Effects that are gathered first, then written as one record, then applied. Nothing in memory changes before the
     log has accepted the record.
@@ -136,28 +162,21 @@ class Decision:
         branch is prepared. Further bodies are in records of their own. Without
         `read`, the bodies are not read from the log.
         """
-        blocks = min(self._block_bytes(), INLINE_BYTES) if read else INLINE_BYTES
-        places = sum([_PLACED_BYTES + _TARGET_BYTES * len(placement.queues) for placement in self._placements])
-        return _FRAME_BYTES + _SETTLED_BYTES * settled + places + blocks
+        return self._size(read=read).bytes(settled)
 
-    def _block_bytes(self) -> int:
-        return sum(
-            [
-                len(placement.envelope.encode())
-                + _LENGTH_BYTES * len(placement.contents)
-                + sum(map(len, placement.contents))
-                for placement in self._placements
-            ]
-        )
+    def _size(self, *, read: bool = True) -> OutcomeSize:
+        size = OutcomeSize()
+        for placement in self._placements:
+            if read:
+                size.place(placement.envelope, placement.contents, placement.queues)
+            else:
+                size.blocks = INLINE_BYTES
+                size.places += _PLACED_BYTES + _TARGET_BYTES * len(placement.queues)
+        return size
 
     def check_size(self, settled: int) -> None:
         """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries, does not fit into one record."""
-        size = _FRAME_BYTES + _SETTLED_BYTES * settled + self._block_bytes()
-        size += sum([work.bytes for work in self._arrivals])
-        for placement in self._placements:
-            size += _PLACED_BYTES + _TARGET_BYTES * len(placement.queues)
-        if size > records.RECORD_BYTES:
-            raise too_long(size)
+        self._size().check(settled, sum([work.bytes for work in self._arrivals]))
 
     def apply(self, *, sealed: bool = False) -> int:
         """Write and apply the decision. Return the LSN up to which the log must be synced before the answer, or 0 if
@@ -195,7 +214,7 @@ class Decision:
                     targets.append((queue.ident, first))
             if not targets:
                 continue
-            if placement.prepared is None or self._has_to_be_written_again(placement):
+            if placement.prepared is None or placement.prepared.has_to_be_written_again(self._host.now):
                 placement.prepared = None
                 block = encode_block(self._host.now, envelope, contents)
                 if self._short:
@@ -218,18 +237,6 @@ class Decision:
         for arrival in self._arrivals:
             found += arrival.operations()
         return found
-
-    def _has_to_be_written_again(self, placement: _Placement) -> bool:
-        """Return whether the time in the block of a prepared run matters and differs from the time of the commit.
-
-        A message's time to live starts at its commit, and a stream, which is read by time, stores it under that time.
-        """
-        run = placement.prepared
-        if run is None or run.time == self._host.now:
-            return False
-        return run.envelope.ttl is not None or any(
-            queue.is_stream or queue.options.message_ttl is not None for queue in placement.queues
-        )
 
     def take_effect(self, payloads: Sequence[int], end: int) -> None:
         """Apply the decision in memory; `payloads` are the LSNs of its operations. With `end`, the added messages are

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
-from escrowmq.core.branches import resolution
+from escrowmq.core.branches import large_effects
 from escrowmq.core.branches.branch import RETURN, State
 from escrowmq.core.branches.resolution import BranchEffects
 from escrowmq.core.branches.xa_branch import LoggedContents, PreparedRun
@@ -36,19 +36,19 @@ from escrowmq.core.records.reservations import encode_released
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import Settlement
     from escrowmq.core.branches.xa_branch import XaBranch
-    from escrowmq.core.queues.discipline import Pager
+    from escrowmq.core.leftover import LeftOver
     from escrowmq.core.queues.queue import Queue
 
 
 KEEP_BYTES: Final = 64 * 1024
 """Bytes of bodies up to which a prepared run stays in memory. The bodies of a longer run are read from the log."""
+_LET_GO: Final = 500  # runs that are released in one step
 
 
-class Host(resolution.Host, Protocol):
+class Host(large_effects.Host, Protocol):
     """The part of the engine that preparing needs."""
 
-    pager: Pager
-    promised: dict[Queue, tuple[int, int]]
+    left_over: LeftOver
     outcomes: dict[bytes, int]
 
 
@@ -86,20 +86,9 @@ class Preparation:
         effects = BranchEffects(self._engine, branch)
         effects.check()
         self._outcome_bytes = effects.decision.outcome_bytes(branch.operations)
-        together = self._engine.outcomes.get(branch.xid.gtrid, 0) + self._outcome_bytes
-        if together > records.RECORD_BYTES:
-            raise BrokerError(
-                Condition.LIMIT_EXCEEDED,
-                f"the outcome of all prepared branches of the global transaction comes to {together} bytes, more than "
-                f"the {records.RECORD_BYTES} of one record",
-            )
+        check_outcome(self._engine, branch, self._outcome_bytes)
         self._parts, self._offsets = self._encoded()
-        size = sum(map(len, self._parts))
-        if size > records.RECORD_BYTES:
-            raise BrokerError(
-                Condition.LIMIT_EXCEEDED,
-                f"transaction comes to {size} bytes, more than the {records.RECORD_BYTES} of one record",
-            )
+        check_record(sum(map(len, self._parts)))
 
     def _encoded(self) -> tuple[list[bytes], list[int | None]]:
         """Return the parts of the record, and for each run the offset of its block, or None if the log has none."""
@@ -130,7 +119,7 @@ class Preparation:
         branch.prepared_at = engine.now
         for run, offset in zip(self._runs, self._offsets, strict=True):
             if offset is not None:
-                run.lsn = lsn + offset
+                run.offset = lsn + offset
                 run.retained = len(run.contents) * max(len(lasting(run)), 1)
                 log.retain(run.lsn, run.retained)
         promise_outcome(engine, branch, self._outcome_bytes)
@@ -148,6 +137,28 @@ class Preparation:
         for work in branch.reservations:
             work.pledge(branch.number)
         return log.end_lsn
+
+
+def check_outcome(engine: Host, branch: XaBranch, size: int) -> None:
+    """Raises LIMIT_EXCEEDED if the outcome of all prepared branches of the global transaction would not fit into one
+    record. `branch` adds `size` bytes.
+    """
+    together = engine.outcomes.get(branch.xid.gtrid, 0) + size
+    if together > records.RECORD_BYTES:
+        raise BrokerError(
+            Condition.LIMIT_EXCEEDED,
+            f"the outcome of all prepared branches of the global transaction comes to {together} bytes, more than "
+            f"the {records.RECORD_BYTES} of one record",
+        )
+
+
+def check_record(size: int) -> None:
+    """Raises LIMIT_EXCEEDED if a PREPARE record of `size` bytes is too long."""
+    if size > records.RECORD_BYTES:
+        raise BrokerError(
+            Condition.LIMIT_EXCEEDED,
+            f"transaction comes to {size} bytes, more than the {records.RECORD_BYTES} of one record",
+        )
 
 
 def lasting(run: PreparedRun) -> list[Queue]:
@@ -179,11 +190,12 @@ def owner_item(branch: XaBranch) -> tuple[Item, Sequence[bytes]]:
 def settlement_items(branch: XaBranch) -> Iterator[tuple[Item, Sequence[bytes]]]:
     """Yield items for the settled messages that survive a restart."""
     for settlement in branch.settlements:
-        yield from _items_of(settlement)
+        yield from items_of(settlement)
     yield from reservation_items(branch)
 
 
-def _items_of(settlement: Settlement) -> Iterator[tuple[Item, Sequence[bytes]]]:
+def items_of(settlement: Settlement) -> Iterator[tuple[Item, Sequence[bytes]]]:
+    """Yield items for the messages of a settlement that survive a restart."""
     queue = settlement.consumer.queue
     positions = durable_positions(queue, settlement.entries)
     if positions and not queue.is_stream and not queue.deleted:
@@ -239,7 +251,7 @@ def captured(branch: XaBranch) -> list[bytes]:
         head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
         address = ADDRESS.pack(run.lsn, len(run.contents))
         runs.append((Item.ADDRESSED_RUN, [head, address]) if run.lsn else None)
-    settlements = [list(_items_of(settlement)) for settlement in branch.settlements]
+    settlements = [list(items_of(settlement)) for settlement in branch.settlements]
     if branch.unread is not None:
         for index, run_item in branch.unread.run_items():
             runs.insert(index, run_item)
@@ -267,29 +279,34 @@ def promise_outcome(engine: Host, branch: XaBranch, size: int) -> None:
     engine.outcomes[branch.xid.gtrid] = engine.outcomes.get(branch.xid.gtrid, 0) + size
 
 
-def _release_outcome(engine: Host, branch: XaBranch) -> None:
+def release_outcome(engine: Host, branch: XaBranch) -> None:
+    """Give up the bytes that were kept for the branch's outcome."""
     left = engine.outcomes.pop(branch.xid.gtrid, 0) - branch.outcome_bytes
     if left > 0:
         engine.outcomes[branch.xid.gtrid] = left
     branch.outcome_bytes = 0
 
 
-def _release_room(engine: Host, run: PreparedRun) -> None:
-    for queue in run.queues:
-        if queue.refuses:
-            count, size = engine.promised.pop(queue)
-            if count > len(run.contents):
-                engine.promised[queue] = (count - len(run.contents), size - run.size)
-
-
 def discard(engine: Host, branch: XaBranch) -> None:
-    """Release the branch's blocks in the log, as far as no queue has taken them over. The branch is decided."""
-    _release_outcome(engine, branch)
+    """Release the branch's blocks in the log, as far as no queue has taken them over; many of them in later turns. The
+    branch is decided.
+    """
+    release_outcome(engine, branch)
     if branch.unread is not None:
         branch.unread.drop()
-    for run in branch.runs:
-        _release_room(engine, run)
-        if run.retained:
-            engine.log.release(run.lsn, run.retained)
-            run.retained = 0
-    branch.runs = []
+    runs, branch.runs = branch.runs, []
+    rest = _letting_go(engine, runs)
+    for _ in rest:
+        engine.left_over.add(rest)
+        break
+
+
+def _letting_go(engine: Host, runs: list[PreparedRun]) -> Iterator[None]:
+    runs.reverse()
+    while runs:
+        for run in runs[-_LET_GO:]:
+            run.let_go(engine)
+        del runs[-_LET_GO:]
+        engine.requests.left -= _LET_GO // 4
+        if runs:
+            yield

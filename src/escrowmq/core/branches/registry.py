@@ -30,6 +30,8 @@ MAX_OVERDUE: Final = 10_000
 first."""
 REMEMBER_MS: Final = 30 * 60_000
 """How long a timed-out branch stays known."""
+OVER: Final = frozenset((State.COMMITTED, State.ROLLED_BACK, State.FORGOTTEN))
+"""The states of branches that are decided, while the rest of their work is done. They are unknown to clients."""
 IN_DOUBT: Final = frozenset((State.PREPARED, State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 
 
@@ -67,7 +69,7 @@ class Registry:
     def find(self, xid: Xid) -> XaBranch:
         """Return the branch with this xid. Raises NOT_FOUND."""
         branch = self._branches.get(xid)
-        if branch is None:
+        if branch is None or branch.state in OVER:
             raise unknown(xid)
         return branch
 
@@ -91,7 +93,15 @@ class Registry:
 
     def of_vhost(self, vhost: str) -> list[XaBranch]:
         """Return all branches of a virtual host."""
-        return [branch for branch in self._branches.values() if branch.vhost == vhost]
+        return [branch for branch in self._branches.values() if branch.vhost == vhost and branch.state not in OVER]
+
+    def of_global(self, gtrid: bytes, format_id: int) -> list[XaBranch]:
+        """Return all branches of a global transaction that are not decided."""
+        return [
+            branch
+            for branch in self._branches.values()
+            if branch.xid.gtrid == gtrid and branch.xid.format_id == format_id and branch.state not in OVER
+        ]
 
     def recover(self, vhost: str | None = None) -> list[Xid]:
         """Return the xids of `in_doubt`."""
@@ -197,12 +207,16 @@ class Registry:
         """Raises LIMIT_EXCEEDED if the branch's user has too many branches in doubt."""
         self._shares.check_in_doubt(branch.user, self.limits.prepared_branches)
 
-    def prepared(self, branch: XaBranch) -> None:
-        """Note that the branch is prepared. Its timeout no longer applies."""
+    def prepared(self, branch: XaBranch, kept_bytes: int | None = None) -> None:
+        """Note that the branch is prepared. Its timeout no longer applies. `kept_bytes` are those of its published
+        messages that are still in memory; they are counted if that is None.
+        """
         self._shares.prepare(branch)
         self.disarm(branch)
         if branch.holding is not None:  # most of its messages are only in the log now
-            branch.holding.follow(branch.kept_bytes + sum([run.size for run in branch.runs if run.size <= KEEP_BYTES]))
+            if kept_bytes is None:
+                kept_bytes = sum([run.size for run in branch.runs if run.size <= KEEP_BYTES])
+            branch.holding.follow(branch.kept_bytes + kept_bytes)
 
     # -- the end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from escrowmq.core.branches import large_commit, resolution
+from escrowmq.core.branches import large_effects, resolution
 from escrowmq.core.branches.branch import PIECE, CommitResult, Input, State, TransactionBranch
 from escrowmq.core.branches.decision import place_one
 from escrowmq.core.branches.large_commit import LargeCommit
@@ -26,7 +26,7 @@ LARGE: Final = 1000
 """Operations above which a branch is committed or rolled back in pieces."""
 
 
-class Host(large_commit.Host, Protocol):
+class Host(large_effects.Host, Protocol):
     """The part of the engine that transactions need."""
 
     holders: dict[Holder, None]
@@ -145,7 +145,7 @@ class Transactions:
         if branch.holding is not None:
             branch.holding.close()
 
-    def give_back(self, settlements: Sequence[Settlement], publications: Sequence[Publication]) -> None:
+    def give_back(self, settlements: Sequence[Settlement], publications: list[Publication]) -> None:
         """Undo settlements whose undo is RETURN: their deliveries return to their places, many of them in later turns.
         The memory of `publications`, which are dropped, is freed in the same way.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, Protocol, overload
 
 from escrowmq.core.access.owned import Concerns
 from escrowmq.core.branches.association import Association
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.deadlines import Deadline
     from escrowmq.core.messages.envelope import Envelope
+    from escrowmq.core.ports import Log
     from escrowmq.core.queues.discipline import Pager
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
@@ -30,15 +31,36 @@ UNDONE: Final = frozenset((State.ROLLBACK_ONLY, State.TIMED_OUT))
 """States in which a branch's work is already undone."""
 
 
+class Origin:
+    """The LSN from which the addresses of blocks count: that of a record, once it is written."""
+
+    __slots__ = ("lsn",)
+
+    def __init__(self, lsn: int = 0) -> None:
+        self.lsn = lsn
+
+
+_LOG: Final = Origin()
+
+
+class Promises(Protocol):
+    """The part of the engine that keeps room and content for prepared branches."""
+
+    log: Log
+    promised: dict[Queue, tuple[int, int]]
+
+
 class LoggedContents(Sequence[bytes]):
     """The bodies of a block. They are read from the log at each use and not kept in memory."""
 
-    __slots__ = ("_count", "_lsn", "_pager")
+    __slots__ = ("_count", "_lsn", "_origin", "_pager")
 
-    def __init__(self, pager: Pager, lsn: int, count: int) -> None:
+    def __init__(self, pager: Pager, lsn: int, count: int, origin: Origin = _LOG) -> None:
+        """`lsn` is the address of the block, counted from `origin`."""
         self._pager = pager
         self._lsn = lsn
         self._count = count
+        self._origin = origin
 
     def __len__(self) -> int:
         return self._count
@@ -56,14 +78,15 @@ class LoggedContents(Sequence[bytes]):
         return self._load()[index]
 
     def _load(self) -> list[bytes]:
-        return self._pager.load(Reference(0, self._count, self._lsn, 0)).contents
+        return self._pager.load(Reference(0, self._count, self._origin.lsn + self._lsn, 0)).contents
 
 
 @dataclass(slots=True, eq=False)
 class PreparedRun:
     """Messages of a prepared branch, and the queues that receive them on commit.
 
-    Their block is at `lsn` (0: only in memory) and bears the time `time`. The log retains `retained` messages of it.
+    Their block is at `lsn` (0: only in memory), which is `offset` bytes after `origin`, and bears the time `time`. The
+    log retains `retained` messages of it.
     """
 
     envelope: Envelope
@@ -71,9 +94,37 @@ class PreparedRun:
     queues: tuple[Queue, ...]
     mandatory: bool
     time: int
-    lsn: int = 0
+    offset: int = 0
     retained: int = 0
     size: int = field(default=0)
+    origin: Origin = _LOG
+
+    @property
+    def lsn(self) -> int:
+        """The address of the block; 0 if the messages are only in memory."""
+        return self.offset and self.origin.lsn + self.offset
+
+    def has_to_be_written_again(self, now: int) -> bool:
+        """Return whether the time in the block matters and differs from that of the commit.
+
+        A message's time to live starts at its commit, and a stream, which is read by time, stores it under that time.
+        """
+        if self.time == now:
+            return False
+        return self.envelope.ttl is not None or any(
+            not queue.deleted and (queue.is_stream or queue.options.message_ttl is not None) for queue in self.queues
+        )
+
+    def let_go(self, engine: Promises, taken: int = 0) -> None:
+        """Release the block, but for the messages that queues have `taken` over, and the room that was promised."""
+        for queue in self.queues:
+            if queue.refuses:
+                count, size = engine.promised.pop(queue)
+                if count > len(self.contents):
+                    engine.promised[queue] = (count - len(self.contents), size - self.size)
+        if self.retained > taken:
+            engine.log.release(self.lsn, self.retained - taken)
+        self.retained = 0
 
 
 class XaBranch(TransactionBranch):

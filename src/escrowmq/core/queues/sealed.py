@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +50,7 @@ class LevelRuns:
             self.heavy.append((run.first + len(contents) - 1, len(header)))
         self.runs.append((run, contents))
 
-    def refer(self, run: Run, contents: list[bytes], pager: Pager) -> None:
+    def refer(self, run: Run, contents: Sequence[bytes], pager: Pager) -> None:
         """Keep only a reference to the run."""
         lsn = run.lsn or pager.store(run, contents)
         self.tail.append(run.first, len(contents), lsn, run.index)
@@ -68,14 +68,28 @@ class SealedRuns:
     """The runs of one commit on one queue, in order.
 
     Until `place`, a run's `first` counts from the first of these messages, and its `lsn` is the offset of its block in
-    the record of the commit (0: the log does not hold it). `ready` is true once they may be admitted.
+    the record of the commit (0: the log does not hold it), unless its block is elsewhere in the log. `ready` is true
+    once they may be admitted.
     """
 
-    __slots__ = ("_done", "_logged", "_record", "contents", "count", "first", "levels", "ready", "runs", "size", "time")
+    __slots__ = (
+        "_done",
+        "_elsewhere",
+        "_logged",
+        "_record",
+        "contents",
+        "count",
+        "first",
+        "levels",
+        "ready",
+        "runs",
+        "size",
+        "time",
+    )
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
-        self.contents: list[list[bytes]] = []
+        self.contents: list[Sequence[bytes]] = []
         self.count = self.size = 0
         self.first = 0
         self.time = 0
@@ -84,14 +98,17 @@ class SealedRuns:
         self.levels: dict[int, LevelRuns] = {}
         self._record = 0
         self._done = 0  # the number of runs that have their position and address
+        self._elsewhere: set[int] = set()  # numbers of the runs whose `lsn` is an address
 
-    def add(self, run: Run, contents: list[bytes]) -> None:
-        """Add a run at the end."""
+    def add(self, run: Run, contents: Sequence[bytes], size: int | None = None, *, elsewhere: bool = False) -> None:
+        """Add a run at the end, whose bodies have `size` bytes. With `elsewhere`, its `lsn` is an address."""
         run.first = self.count
+        if elsewhere:
+            self._elsewhere.add(len(self.runs))
         self.runs.append(run)
         self.contents.append(contents)
         self.count += len(contents)
-        self.size += sum(map(len, contents))
+        self.size += sum(map(len, contents)) if size is None else size
         self._logged = self._logged or run.lsn > 0
 
     @property
@@ -110,7 +127,7 @@ class SealedRuns:
             if queue.deleted:
                 return
             run.first += self.first
-            if run.lsn:
+            if run.lsn and self._done not in self._elsewhere:
                 run.lsn += self._record
             self._done += 1
             done += 2
@@ -129,14 +146,14 @@ class SealedRuns:
                 done = 0
         yield done
 
-    def _in_level(self, queue: Queue, pager: Pager, run: Run, contents: list[bytes]) -> Iterator[int]:
+    def _in_level(self, queue: Queue, pager: Pager, run: Run, contents: Sequence[bytes]) -> Iterator[int]:
         """Add a run to its level. Yield the number of entries that were made, after each piece."""
         number = queue.order.level(run.envelope)
         level = self.levels.get(number)
         if level is None:
             level = self.levels[number] = LevelRuns()
-        if level.tail.messages or not queue.order.keeps(number, level.resident):
-            level.refer(run, contents, pager)
+        if level.tail.messages or not (isinstance(contents, list) and queue.order.keeps(number, level.resident)):
+            level.refer(run, contents, pager)  # contents of prepared branches that are not lists are in the log
             return
         for begin in range(0, len(contents), PIECE):
             some = contents[begin : begin + PIECE]
@@ -154,22 +171,23 @@ class SealedRuns:
             del self.runs[-FREED:], self.contents[-FREED:]
             yield
 
+    def _lsn(self, number: int, run: Run) -> int:
+        return run.lsn if number < self._done or number in self._elsewhere else run.lsn + self._record
+
     def references(self) -> list[Reference]:
         """Return references to the durable messages, for a snapshot."""
         found = []
         for i, (run, contents) in enumerate(zip(self.runs, self.contents, strict=True)):
             if run.envelope.durable:
-                first, lsn = (
-                    (run.first, run.lsn) if i < self._done else (run.first + self.first, run.lsn + self._record)
-                )
-                found.append(Reference(first, len(contents), lsn, run.index))
+                first = run.first if i < self._done else run.first + self.first
+                found.append(Reference(first, len(contents), self._lsn(i, run), run.index))
         return found
 
     def release(self, log: Log) -> None:
         """Release the content in the log, because the queue is deleted. Nothing is to be made ready any more."""
         for i, (run, contents) in enumerate(zip(self.runs, self.contents, strict=True)):
             if run.lsn:
-                log.release(run.lsn if i < self._done else run.lsn + self._record, len(contents))
+                log.release(self._lsn(i, run), len(contents))
         self.runs, self.contents = [], []
 
 

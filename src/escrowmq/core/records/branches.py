@@ -124,14 +124,16 @@ class Decided(NamedTuple):
 Operations = Sequence[tuple[Kind, Sequence[bytes]]]
 
 
-def encode_prepare(branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]]]) -> tuple[list[bytes], list[int]]:
+def encode_prepare(
+    branch: Prepared, items: Sequence[tuple[Item, Sequence[bytes]]], more: int = 0
+) -> tuple[list[bytes], list[int]]:
     """Return the parts of a PREPARE record, and for each item the offset of its payload.
 
-    `items` replace the branch's own items.
+    `items` replace the branch's own items. The caller appends `more` further ones.
     """
     owner = branch.owner.encode("utf-8", "surrogatepass")
     vhost = branch.vhost.encode("utf-8", "surrogatepass")
-    head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(vhost), len(items))
+    head = PREPARE.pack(*branch[:5], len(branch.xid), len(owner), len(vhost), len(items) + more)
     parts = [head, branch.xid, owner, vhost]
     at = sum(map(len, parts))
     offsets = []
@@ -256,7 +258,12 @@ def decode_number(data: Payload) -> int:
 def encode_heuristic(number: int, operations: Operations, *, commit: bool) -> tuple[list[bytes], list[int]]:
     """Return a HEURISTIC record (an operator's decision with its operations), and offsets as of `encode_commit`."""
     parts, offsets = encode_commit(number, operations)
-    return [bytes((commit,)), *parts], [offset + 1 for offset in offsets]
+    return [encode_heuristic_head(commit=commit), *parts], [offset + 1 for offset in offsets]
+
+
+def encode_heuristic_head(*, commit: bool) -> bytes:
+    """Return the part of a HEURISTIC record before its commit."""
+    return bytes((commit,))
 
 
 def decode_heuristic(data: Payload) -> tuple[bool, int, Iterator[tuple[Kind, int, Payload]]]:
@@ -265,13 +272,19 @@ def decode_heuristic(data: Payload) -> tuple[bool, int, Iterator[tuple[Kind, int
     return bool(data[0]), number, ((kind, offset + 1, part) for kind, offset, part in operations)
 
 
+def encode_decide_head(application: str, epoch: int, rolled_back: Sequence[int], committed: int) -> bytes:
+    """Return the part of a DECIDE record before its `committed` commits."""
+    name = application.encode("utf-8", "surrogatepass")
+    head = DECIDE.pack(epoch, len(name), len(rolled_back), committed)
+    return head + name + struct.pack(f"<{len(rolled_back)}Q", *rolled_back)
+
+
 def encode_decide(
     application: str, epoch: int, rolled_back: Sequence[int], committed: Sequence[tuple[int, Operations]]
 ) -> tuple[list[bytes], list[list[int]]]:
     """Return the parts of a DECIDE record, and for each committed branch the offsets of its operations' payloads."""
-    name = application.encode("utf-8", "surrogatepass")
-    parts = [DECIDE.pack(epoch, len(name), len(rolled_back), len(committed)), name, *map(NUMBER.pack, rolled_back)]
-    at = sum(map(len, parts))
+    head = encode_decide_head(application, epoch, rolled_back, len(committed))
+    parts, at = [head], len(head)
     offsets = []
     for number, operations in committed:
         some, places = encode_commit(number, operations)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
-from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import repeat
-from operator import add
+from itertools import pairwise
 from typing import Final
 
+from escrowmq.core.records.branches import ADDRESS
 from escrowmq.core.records.commits import COMMIT, OPERATION
 from escrowmq.core.records.kinds import Kind
 
@@ -20,38 +20,115 @@ _TIME_AT: Final = 4  # in a block: its length, then its time
 _LARGE: Final = 32 * 1024
 """Bytes of a block from which on it is not copied."""
 _SMALL: Final = 4096  # bytes in a part on average below which copying is cheaper
+_SERIES: Final = 16  # places at equal distances that are worth the same steps for all
+_CACHED: Final = 512  # places of a series that are written together, so that their bytes stay in the processor's cache
+_ONE: Final = (1).to_bytes(8, "little")
 _PART: Final = 1024 * 1024
 """Bytes after which another part begins."""
 
 
-class _Part:
-    """Some bytes of the record. `places` are the offsets of positions, with their queues and their relative values;
-    `times` are the offsets of times.
+class _Numbers:
+    """Places of 64-bit numbers in a part, and the numbers to which `write` adds something.
+
+    Places at equal distances, as those of equally long operations, are written by a few steps for all of them.
     """
 
-    __slots__ = ("data", "owners", "places", "relatives", "times")
+    __slots__ = ("_distance", "_places", "_relatives", "_starts")
+
+    def __init__(self) -> None:
+        self._places = array("L")
+        self._relatives = array("Q")
+        self._starts = [0]  # of series of places at equal distances
+        self._distance = 0
+
+    def add(self, place: int, relative: int) -> None:
+        """Add a place, behind all others."""
+        count = len(self._places)
+        if count:
+            distance = place - self._places[-1]
+            if count == self._starts[-1] + 1:
+                self._distance = distance
+            elif distance != self._distance:
+                self._starts.append(count)
+        self._places.append(place)
+        self._relatives.append(relative)
+
+    def write(self, data: bytearray, base: int) -> None:
+        """Write the numbers, with `base` added to each."""
+        places = self._places
+        for start, end in pairwise((*self._starts, len(places))):
+            if end - start < _SERIES:
+                for i in range(start, end):
+                    _U64.pack_into(data, places[i], base + self._relatives[i])
+            else:
+                for first in range(start, end, _CACHED):
+                    self._write_series(data, base, first, min(first + _CACHED, end))
+
+    def _write_series(self, data: bytearray, base: int, start: int, end: int) -> None:
+        """Write numbers at equal distances. They are the digits of one long number, of which none overflows, so one
+        addition serves all.
+        """
+        places, count, relatives = self._places, end - start, self._relatives[start:end]
+        if sys.byteorder == "big":
+            relatives.byteswap()
+        many = int.from_bytes(relatives.tobytes(), "little") + base * int.from_bytes(_ONE * count, "little")
+        found = many.to_bytes(8 * count, "little")
+        distance = places[start + 1] - places[start] if count > 1 else 1
+        for at in range(8):
+            first = places[start] + at
+            data[first : first + distance * (count - 1) + 1 : distance] = found[at::8]
+
+
+class _Part:
+    """Some bytes of the record, with the places of positions, by queue, and of times."""
+
+    __slots__ = ("data", "positions", "times")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.places = array("L")
-        self.owners = array("L")
-        self.relatives = array("Q")
-        self.times = array("L")
+        self.positions: dict[int, _Numbers] = {}
+        self.times = _Numbers()
+
+    def target(self, queue: int, relative: int) -> None:
+        """Add a target with its position."""
+        numbers = self.positions.get(queue)
+        if numbers is None:
+            numbers = self.positions[queue] = _Numbers()
+        numbers.add(len(self.data) + _U32.size, relative)
+        self.data += _TARGET.pack(queue, 0)
 
 
 class Draft:
-    """The operations of a commit. Their number is unlimited, since `finish` takes no step in Python for each of them.
+    """The operations of one commit or several. Their number is unlimited, since `finish` takes no step in Python for
+    each of them.
 
-    The position of a run is given relative to the first position that the commit takes in its queue, which `finish`
+    The position of a run is given relative to the first position that the record takes in its queue, which `finish`
     adds. `size` is the length of the record.
     """
 
-    __slots__ = ("_parts", "operations", "size")
+    __slots__ = ("_begun", "_count", "_parts", "operations", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: int = 0) -> None:
+        """`prefix` is the number of bytes in the record before the first commit."""
         self._parts: list[_Part | bytes] = [_Part()]
+        self._begun: tuple[bytearray, int] | None = None  # the place of the number of operations
+        self._count = 0
         self.operations = 0
-        self.size = COMMIT.size
+        self.size = prefix
+
+    def begin(self, branch: int) -> None:
+        """Begin the commit of a branch."""
+        self._end()
+        data = self._open().data
+        self._begun = (data, len(data) + _U64.size)
+        data += COMMIT.pack(branch, 0)
+        self.size += COMMIT.size
+
+    def _end(self) -> None:
+        if self._begun is not None:
+            data, place = self._begun
+            _U32.pack_into(data, place, self.operations - self._count)
+        self._count = self.operations
 
     def _open(self) -> _Part:
         part = self._parts[-1]
@@ -70,13 +147,10 @@ class Draft:
         data += OPERATION.pack(Kind.PUBLISH, length)
         data += _U32.pack(len(targets))
         for queue, relative in targets:
-            part.places.append(len(data) + _U32.size)
-            part.owners.append(queue)
-            part.relatives.append(relative)
-            data += _TARGET.pack(queue, 0)
+            part.target(queue, relative)
         offset = self.size + OPERATION.size + length - size
         if timeless:
-            part.times.append(len(data) + _TIME_AT)
+            part.times.add(len(data) + _TIME_AT, 0)
         if size < _LARGE or size < _SMALL * len(block):
             data += b"".join(block)
         else:
@@ -86,23 +160,36 @@ class Draft:
         self.size += OPERATION.size + length
         return offset
 
+    def placed(self, targets: Sequence[tuple[int, int]], lsn: int, count: int) -> None:
+        """Add a PLACED operation: `targets` as for `publish`, and the `count` messages of the block at `lsn`."""
+        part = self._open()
+        data = part.data
+        length = _U32.size + _TARGET.size * len(targets) + ADDRESS.size
+        data += OPERATION.pack(Kind.PLACED, length)
+        data += _U32.pack(len(targets))
+        for queue, relative in targets:
+            part.target(queue, relative)
+        data += ADDRESS.pack(lsn, count)
+        self.operations += 1
+        self.size += OPERATION.size + length
+
     def add(self, kind: Kind, payload: bytes) -> None:
         """Add any other operation."""
         self._open().data += OPERATION.pack(kind, len(payload)) + payload
         self.operations += 1
         self.size += OPERATION.size + len(payload)
 
-    def finish(self, branch: int, bases: Mapping[int, int], time: int) -> list[bytes]:
-        """Return the parts of the record. `bases` are the first positions, by queue."""
-        found = [COMMIT.pack(branch, self.operations)]
+    def finish(self, bases: Mapping[int, int], time: int) -> list[bytes]:
+        """Return the parts of the record after its prefix. `bases` are the first positions, by queue."""
+        self._end()
+        found: list[bytes] = []
         for part in self._parts:
             if isinstance(part, bytes):
                 found.append(part)
                 continue
-            positions = map(add, map(bases.__getitem__, part.owners), part.relatives)
-            deque(map(_U64.pack_into, repeat(part.data), part.places, positions), 0)
-            for place in part.times:
-                _U64.pack_into(part.data, place, time)
+            for queue, positions in part.positions.items():
+                positions.write(part.data, bases[queue])
+            part.times.write(part.data, time)
             found.append(bytes(part.data))
         self._parts.clear()
         return found

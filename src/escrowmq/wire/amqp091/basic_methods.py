@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.leftover import WAIT
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit
 from escrowmq.core.queues.outcome import Disposition
@@ -17,7 +18,7 @@ from escrowmq.wire.amqp091 import codes, settling, spec, transaction
 from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
-from escrowmq.wire.amqp091.operations import WAIT, Handler
+from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress

@@ -10,7 +10,7 @@ branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
@@ -80,20 +80,21 @@ def _demarcation(channel: Channel) -> Demarcation:
 # -- coordination
 
 
-def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> None:
+def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> Iterator[bool | None]:
     """DTX-8."""
     xid = _known(channel, method.xid, Operation.PREPARE_BRANCH)
-    _answer(channel, xid, spec.DtxCoordinationPrepareOk, _coordinator(channel).prepare(xid))
+    result = yield from channel.broker.large_requests.prepare(xid)
+    _answer(channel, xid, spec.DtxCoordinationPrepareOk, result)
 
 
-def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> None:
+def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> Iterator[bool | None]:
     """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer: the
     publisher's channel may be closed (TX-7). They are not returned to a user who may commit only as an administrator.
     """
     xid = _known(channel, method.xid, Operation.COMMIT_BRANCH)
     branch = channel.broker.branches.by_xid.get(xid)
     entitled = branch is not None and channel.door.covers(branch)
-    result = _coordinator(channel).commit(xid, one_phase=method.one_phase)
+    result = yield from channel.broker.large_requests.commit(xid, one_phase=method.one_phase)
     if entitled:
         for publication in result.returned:
             channel.send_returns(publication.envelope, publication.contents, result.lsn)
@@ -180,9 +181,11 @@ def on_channel(ask: Handler) -> Handler:
     branch were back, no program would know its outcome (DTX-9).
     """
 
-    def handler(channel: Channel, method: Any) -> None:
+    def handler(channel: Channel, method: Any) -> Iterator[bool | None]:
         try:
-            ask(channel, method)
+            rest = ask(channel, method)
+            if rest is not None:
+                yield from rest
         except BrokerError as error:
             channel.refuse(error, method, channel.broker.log.end_lsn)
 

@@ -74,11 +74,11 @@ def describe(channel: Channel, method: spec.EscrowDescribe) -> None:
     channel.send(spec.EscrowDescribeOk(*channel.broker.reservations.describe(queue)))
 
 
-def decide(channel: Channel, method: spec.EscrowDecide) -> None:
+def decide(channel: Channel, method: spec.EscrowDecide) -> Iterator[bool | None]:
     """Decide a global transaction (PIPE-2). Unroutable messages are returned to the deciding channel, as with a
     commit. Branches that the user may not decide count as unknown, also if their gtrid is the same.
     """
-    names = _winners(method)
+    names, requests = _winners(method), channel.broker.engine.requests
     if method.epoch > _MOST_EPOCH:
         raise BrokerError(Condition.INVALID_ARGUMENT, "the epoch must be below 2^63")
     key = application_key(channel.vhost.name, method.application)
@@ -88,6 +88,9 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
         winner = channel.broker.branches.by_xid.get(Xid(method.format_id, method.gtrid, name))
         if winner is not None and winner.vhost == channel.vhost.name:
             door.check(Operation.DECIDE_BRANCH, branch=winner)
+        requests.left -= 1
+        if requests.left <= 0:
+            yield None
     entitled = True
 
     def permitted(branch: XaBranch) -> bool:
@@ -97,7 +100,7 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> None:
         entitled = entitled and door.covers(branch)
         return True
 
-    result = coordinator.decide(
+    result = yield from channel.broker.large_requests.decide(
         method.gtrid,
         method.format_id,
         names,

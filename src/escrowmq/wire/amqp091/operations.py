@@ -12,10 +12,9 @@ from typing import Any, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.amqp091 import spec
 
-WAIT: Final = True
 Handler = Callable[[Any, Any], Iterator[bool | None] | None]
-"""Executes a method. For a method that may take long it is a generator, which yields after each bounded piece, or WAIT
-if it can only go on in a later turn.
+"""Executes a method. For a method that may take long it is a generator, which yields after each bounded piece, or
+`WAIT` if it can only go on in a later turn.
 """
 
 _CHANNEL: Final = (Operation.USE_CHANNEL,)

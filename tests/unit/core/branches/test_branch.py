@@ -53,7 +53,7 @@ ENVELOPE = Envelope("", "q")
 def branch(limits: Limits | None = None, returned: list[Settlement] | None = None) -> TransactionBranch:
     """Return a branch; `returned` receives the entries that the branch returns to their queue."""
 
-    def give_back(settlements: Sequence[Settlement], publications: Sequence[Publication]) -> None:
+    def give_back(settlements: Sequence[Settlement], publications: list[Publication]) -> None:
         if returned is not None:
             returned.extend(settlements)
 

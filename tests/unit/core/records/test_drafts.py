@@ -22,6 +22,7 @@ def test_it_equals_the_record_encoded_at_once(size: int, count: int) -> None:
     bases = {1: 100, 7: 5000}
     operations = []
     draft, offsets = Draft(), []
+    draft.begin(4)
     for i in range(5):
         envelope = Envelope("", f"k{i}", b"\0\0")
         contents = [bytes([i]) * size] * count
@@ -36,7 +37,7 @@ def test_it_equals_the_record_encoded_at_once(size: int, count: int) -> None:
         draft.add(Kind.SETTLE, settle)
         operations.append((Kind.SETTLE, [settle]))
     parts, places = encode_commit(4, operations)
-    found = b"".join(draft.finish(4, bases, 9))
+    found = b"".join(draft.finish(bases, 9))
     assert found == b"".join(parts)
     assert len(found) == draft.size
     blocks = [at + decode_publish(found[at:]).block for at in places[::2]]
@@ -45,5 +46,6 @@ def test_it_equals_the_record_encoded_at_once(size: int, count: int) -> None:
 
 def test_large_contents_are_not_copied() -> None:
     draft, content = Draft(), bytes(1 << 20)
+    draft.begin(1)
     draft.publish([(1, 0)], encode_block(1, Envelope("", "q"), [content]))
-    assert any(part is content for part in draft.finish(1, {1: 1}, 1))
+    assert any(part is content for part in draft.finish({1: 1}, 1))

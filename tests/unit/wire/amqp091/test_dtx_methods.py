@@ -124,7 +124,7 @@ def test_any_refusal_closes_only_the_channel(condition: Condition, code: int, mo
     def refuse(*_: object) -> XaResult:
         raise BrokerError(condition, "because")
 
-    monkeypatch.setattr(server.broker.coordinator, "prepare", refuse)
+    monkeypatch.setattr(server.broker.large_requests, "prepare", refuse)
     client.send(1, spec.DtxCoordinationPrepare(xid(1).encode()))
     closed = fails_channel(client, 1, code, "because")
     assert (closed.class_id, closed.method_id) == (105, 40)

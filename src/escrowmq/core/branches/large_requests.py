@@ -1,0 +1,287 @@
+"""Requests about XA branches with much work, or about many branches: carried out in pieces, with turns in between.
+
+Each request is a generator that returns the request's result. It yields whenever the turn's budget is used up, and
+`WAIT` where it can only go on in a later turn. Until its record is written, nothing has changed, and it can be given
+up. If a branch has changed meanwhile, the request begins again, so that it does what it would have done in one piece at
+that moment. After that the engine carries it through, whether its client waits or not. Small requests are carried out
+in one piece by the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from escrowmq.core.branches.branch import Input, State
+from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator
+from escrowmq.core.branches.large_commit import LargeCommit
+from escrowmq.core.branches.large_outcome import LargeOutcome
+from escrowmq.core.branches.large_preparation import LargePreparation
+from escrowmq.core.branches.preparation import discard
+from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.leftover import WAIT
+from escrowmq.core.records.branches import encode_decide_head, encode_heuristic_head
+from escrowmq.core.records.kinds import Kind
+
+if TYPE_CHECKING:
+    from escrowmq.core.branches.coordinator import Host
+    from escrowmq.core.branches.registry import Registry
+    from escrowmq.core.branches.transactions import Transactions
+    from escrowmq.core.branches.xa_branch import XaBranch
+    from escrowmq.core.branches.xid import Xid
+
+Request = Generator[bool | None, None, XaResult]
+
+FEW: Final = 100
+"""Branches of one global transaction up to which they are decided in one piece."""
+_SEEN: Final = 50  # branches looked at that cost one unit of the budget
+_DROPPED: Final = 3  # units that the end of a decided branch costs
+
+
+class _Plan(NamedTuple):
+    """A decision over the branches of a global transaction: all of them, with their states, and their division."""
+
+    states: dict[XaBranch, State]
+    chosen: list[XaBranch]
+    losers: list[XaBranch]
+    done: int
+
+
+class LargeRequests:
+    """Requests of transaction managers that may take many turns."""
+
+    def __init__(self, engine: Host, registry: Registry, transactions: Transactions, coordinator: Coordinator) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._transactions = transactions
+        self._coordinator = coordinator
+        self.few = FEW
+
+    def _large(self, branch: XaBranch) -> bool:
+        """Return whether the branch has much work."""
+        left = self._transactions.large - len(branch.publications) - len(branch.runs)
+        for settlement in branch.settlements:
+            if left < 0:
+                break
+            left -= 1 + len(settlement.entries)
+        return left < 0
+
+    # -- one branch
+
+    def prepare(self, xid: Xid) -> Request:
+        """Do `Coordinator.prepare`."""
+        while True:
+            branch = self._coordinator.ended(xid)
+            if branch.state is not State.ACTIVE or not self._large(branch):
+                return self._coordinator.prepare(xid)
+            work = LargePreparation(self._engine, branch)
+            if not (yield from self._gathered(work.gather(), branch)):
+                continue
+            try:
+                self._registry.check_prepare(branch)
+                work.check()
+            except BrokerError as full:
+                return self._coordinator.refuse(branch, Input.PREPARE, full)
+            branch.lsn = work.write()
+            branch.step(Input.PREPARE)
+            self._registry.prepared(branch, work.kept_bytes)
+            yield from self._carried(work.complete())
+            return XaResult(XaStatus.OK, branch.lsn)
+
+    def commit(self, xid: Xid, *, one_phase: bool) -> Request:
+        """Do `Coordinator.commit`."""
+        while True:
+            branch = self._coordinator.ended(xid)
+            usual = State.ACTIVE if one_phase else State.PREPARED
+            if branch.state is not usual or not self._large(branch) or (one_phase and branch.reservations):
+                return self._coordinator.commit(xid, one_phase=one_phase)
+            if one_phase:
+                result = yield from self._commit_one_phase(branch)
+            else:
+                result = yield from self._resolve(branch, Input.COMMIT, Kind.COMMIT, b"")
+            if result is not None:
+                return result
+
+    def force(self, xid: Xid, *, commit: bool) -> Request:
+        """Do `Coordinator.force`."""
+        while True:
+            branch = self._registry.find(xid)
+            if not commit or branch.state is not State.PREPARED or not self._large(branch):
+                return self._coordinator.force(xid, commit=commit)
+            result = yield from self._resolve(
+                branch, Input.FORCE_COMMIT, Kind.HEURISTIC, encode_heuristic_head(commit=True)
+            )
+            if result is not None:
+                return result
+
+    def _commit_one_phase(self, branch: XaBranch) -> Generator[bool | None, None, XaResult | None]:
+        work = LargeCommit(self._engine, branch)
+        try:
+            if not (yield from self._gathered(work.gather(), branch)):
+                return None
+            work.write()
+        except BrokerError as full:  # nothing was applied
+            return self._coordinator.refuse(branch, Input.COMMIT_ONE_PHASE, full)
+        self._registry.over(branch)
+        yield from self._carried(work.complete())
+        return XaResult(XaStatus.OK, work.result.lsn, work.result.returned)
+
+    def _resolve(
+        self, branch: XaBranch, given: Input, kind: Kind, prefix: bytes
+    ) -> Generator[bool | None, None, XaResult | None]:
+        """Commit a prepared branch with a record of its own. Return None if it has changed."""
+        work = LargeOutcome(self._engine, [branch], len(prefix))
+        if not (yield from self._gathered(work.gather(), branch)):
+            return None
+        lsn = work.write(kind, prefix)
+        branch.step(given)
+        discard(self._engine, branch)
+        if given is Input.COMMIT:
+            self._registry.over(branch)
+        else:
+            branch.lsn = lsn
+            self._registry.let_go(branch)
+        yield from self._carried(work.complete())
+        return XaResult(HEURISTIC.get(branch.state, XaStatus.OK), lsn, work.returned)
+
+    def _gathered(self, pieces: Iterator[None], branch: XaBranch) -> Generator[bool | None, None, bool]:
+        """Gather the effects of a branch. Return False if it has changed meanwhile."""
+        before = (branch.state, branch.operations)
+        for _ in pieces:
+            yield None
+            if self._registry.by_xid.get(branch.xid) is not branch or branch.occupied:
+                return False
+            if (branch.state, branch.operations) != before:
+                return False
+        return True
+
+    def _carried(self, rest: Iterator[None]) -> Generator[bool | None, None, None]:
+        """Have the engine do the rest, and wait for its end."""
+        done: list[bool] = []
+
+        def whole() -> Iterator[None]:
+            yield from rest
+            done.append(True)
+
+        self._engine.left_over.add(whole())
+        while not done:
+            yield WAIT
+
+    # -- many branches
+
+    def decide(
+        self,
+        gtrid: bytes,
+        format_id: int,
+        winners: Sequence[bytes],
+        *,
+        application: str,
+        epoch: int,
+        user: str = "",
+        permitted: Callable[[XaBranch], bool] | None = None,
+    ) -> Request:
+        """Do `Coordinator.decide`."""
+        coordinator, progress, engine = self._coordinator, self._coordinator.progress, self._engine
+        while True:
+            known = yield from self._known(gtrid, format_id, permitted)
+            if len(known) <= self.few and not any(map(self._large, known)):
+                mine = set(known)
+                return coordinator.decide(
+                    gtrid,
+                    format_id,
+                    winners,
+                    application=application,
+                    epoch=epoch,
+                    user=user,
+                    permitted=mine.__contains__,
+                )
+            chosen, losers, done, lsn = coordinator.divide(known, gtrid, winners, application, epoch)
+            prepared = [branch.number for branch in losers if branch.state is State.PREPARED]
+            plan = _Plan({branch: branch.state for branch in known}, chosen, losers, done)
+            if epoch <= done and not prepared:
+                yield from self._carried(self._dropped(self._rolled_back(losers), lsn))
+                return XaResult(XaStatus.OK, lsn)
+            head = encode_decide_head(application, max(epoch, done), prepared, len(chosen))
+            work = LargeOutcome(engine, chosen, len(head))
+            for _ in work.gather():
+                yield None
+            if not self._holds(plan, gtrid, format_id, permitted, application):
+                continue
+            coordinator.claim(application, user)
+            lsn = work.write(Kind.DECIDE, head)
+            if application:
+                progress.reached(application, max(epoch, done), lsn)
+            for branch in chosen:
+                branch.step(Input.COMMIT)
+            dropped = self._rolled_back(losers)
+            yield from self._carried(self._decided(work, chosen, dropped, lsn))
+            return XaResult(XaStatus.OK, lsn, work.returned)
+
+    def _known(
+        self, gtrid: bytes, format_id: int, permitted: Callable[[XaBranch], bool] | None
+    ) -> Generator[bool | None, None, list[XaBranch]]:
+        """Return the branches of a global transaction that are `permitted`."""
+        requests = self._engine.requests
+        found = self._registry.of_global(gtrid, format_id)
+        requests.left -= len(self._registry.by_xid) // _SEEN
+        known = []
+        for branch in found:
+            if permitted is None or permitted(branch):
+                known.append(branch)
+            requests.left -= 1
+            if requests.left <= 0:
+                yield None
+        return known
+
+    def _holds(
+        self,
+        plan: _Plan,
+        gtrid: bytes,
+        format_id: int,
+        permitted: Callable[[XaBranch], bool] | None,
+        application: str,
+    ) -> bool:
+        """Return whether nothing has changed since the plan was made."""
+        if self._coordinator.decided(application) != plan.done:
+            return False
+        found = self._registry.of_global(gtrid, format_id)
+        new = [branch for branch in found if branch not in plan.states]
+        if new and (permitted is None or any(map(permitted, new))):
+            return False
+        return len(found) - len(new) == len(plan.states) and all(
+            branch.state is state for branch, state in plan.states.items()
+        )
+
+    def _rolled_back(self, losers: Sequence[XaBranch]) -> list[tuple[XaBranch, State]]:
+        """Let the losers take their step. Return those that end, with their former states."""
+        found = []
+        for branch in losers:
+            if branch.occupied:
+                self._registry.fail(branch)
+                continue
+            found.append((branch, branch.state))
+            branch.step(Input.ROLLBACK)
+            self._registry.disarm(branch)
+        return found
+
+    def _decided(
+        self, work: LargeOutcome, chosen: Sequence[XaBranch], dropped: list[tuple[XaBranch, State]], lsn: int
+    ) -> Iterator[None]:
+        requests = self._engine.requests
+        yield from work.complete()
+        for branch in chosen:
+            discard(self._engine, branch)
+            self._registry.over(branch)
+            requests.left -= _DROPPED
+            if requests.left <= 0:
+                yield
+        yield from self._dropped(dropped, lsn)
+
+    def _dropped(self, dropped: list[tuple[XaBranch, State]], lsn: int) -> Iterator[None]:
+        requests = self._engine.requests
+        for branch, before in dropped:
+            self._coordinator.end_rolled_back(branch, before, lsn)
+            requests.left -= _DROPPED
+            if requests.left <= 0:
+                yield
