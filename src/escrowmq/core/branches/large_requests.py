@@ -285,3 +285,4 @@ class LargeRequests:
             requests.left -= _DROPPED
             if requests.left <= 0:
                 yield
+        self._coordinator.synced(self._engine.log.synced_lsn)  # the record may be on disk already
