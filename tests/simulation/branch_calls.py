@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from escrowmq.core.branches.branch import Limits, Publication, Settlement
+from escrowmq.core.branches.large_requests import Request
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
+from escrowmq.core.budget import TURN
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -18,6 +22,7 @@ from tests.harness.contents import body_of
 from tests.harness.server import SimServer
 from tests.simulation import branch_marks
 from tests.simulation.branch_model import HEURISTIC, MARKED, QUEUES, TRANSIENT, Model
+from tests.simulation.branch_pieces import Pieces
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.steps import Step
 
@@ -173,6 +178,10 @@ class BranchCalls:
         before = self._world.model.survive()
         end = self._world.server.journal.end_lsn
         result: Any = None
+        if isinstance(call, tuple):
+            request, xid, seed = call
+            self._ask_in_pieces(what, request, xid, seed, answer)
+            return None
         try:
             result = call()
         except BrokerError as error:
@@ -193,6 +202,43 @@ class BranchCalls:
         if changed and (waits < lsn or lsn == end):
             raise Violation(f"{what} was answered before it was on disk")
         return result
+
+    def _ask_in_pieces(self, what: str, request: Request, xid: Xid, seed: str, answer: Any) -> None:
+        world = self._world
+        work = Pieces(world.broker, world.server, world.model, world.ledger, seed, self._other(xid), world.record)
+        world.broker.transactions.large = world.broker.large_requests.few = 0
+        world.broker.engine.requests.turn = 2
+        try:
+            _, said, expected = work.carry_out(request, xid, answer)
+        except BrokerError as error:
+            if not world.refused(error):
+                raise
+            return
+        finally:
+            world.broker.engine.requests.turn = TURN
+        world.note(f"  {what} in pieces: {said}")
+        world.ledger.count(f"{what} in pieces: {said}")
+        if said != expected:
+            raise Violation(f"{what} in pieces was answered with {said}; expected: {expected}")
+
+    def _other(self, xid: Xid) -> Callable[[str, random.Random], None]:
+        """Return a function that lets another client work while a request about `xid` is carried out."""
+
+        def work(what: str, choose: random.Random) -> None:
+            step = Step(what, choose.randrange(1 << 16), choose.randrange(1 << 16), choose.randrange(1 << 16))
+            if what == "rollback":
+                if choose.random() < 0.2:
+                    self._ask(
+                        "rollback",
+                        lambda: self._world.broker.coordinator.rollback(xid),
+                        lambda lsn: self._world.model.rollback(xid, lsn),
+                    )
+                return
+            if what == "get" and any(self._world.queue(name).returning for name in QUEUES):
+                return  # protocols wait
+            getattr(self, "_" + what)(step, self._world.workers[0], xid)
+
+        return work
 
     def _begin(self, step: Step, worker: Worker, xid: Xid) -> None:
         who = self._world.workers.index(worker)
@@ -266,7 +312,11 @@ class BranchCalls:
     def _prepare(self, step: Step, worker: Worker, xid: Xid) -> None:
         xid = self._aim(step, xid, "active")
         self._ask(
-            "prepare", lambda: self._world.broker.coordinator.prepare(xid), lambda _: self._world.model.prepare(xid)
+            "prepare",
+            (self._world.broker.large_requests.prepare(xid), xid, str(step))
+            if step.how & 1
+            else lambda: self._world.broker.coordinator.prepare(xid),
+            lambda _: self._world.model.prepare(xid),
         )
 
     def _commit(self, step: Step, worker: Worker, xid: Xid) -> None:
@@ -274,7 +324,9 @@ class BranchCalls:
         xid = self._aim(step, xid, "active" if one_phase else "prepared")
         self._ask(
             "commit one-phase" if one_phase else "commit",
-            lambda: self._world.broker.coordinator.commit(xid, one_phase=one_phase),
+            (self._world.broker.large_requests.commit(xid, one_phase=one_phase), xid, str(step))
+            if step.who & 1
+            else lambda: self._world.broker.coordinator.commit(xid, one_phase=one_phase),
             lambda lsn: self._world.model.commit(xid, one_phase=one_phase, seal=lsn),
         )
 
@@ -296,7 +348,9 @@ class BranchCalls:
         xid = self._aim(step, xid, "prepared")
         self._ask(
             "force",
-            lambda: self._world.broker.coordinator.force(xid, commit=commit),
+            (self._world.broker.large_requests.force(xid, commit=commit), xid, str(step))
+            if step.who & 1
+            else lambda: self._world.broker.coordinator.force(xid, commit=commit),
             lambda lsn: self._world.model.force(xid, commit=commit, lsn=lsn),
         )
 
@@ -315,9 +369,12 @@ class BranchCalls:
         if not prepared and step.how % 8:
             return
         epoch = self._world.model.progress + (step.how // 16) % 3
+        decide = self._world.broker.large_requests.decide
         self._ask(
             "decide",
-            lambda: self._world.broker.coordinator.decide(xid.gtrid, 1, winners, application="app", epoch=epoch),
+            (decide(xid.gtrid, 1, winners, application="app", epoch=epoch), xid, str(step))
+            if step.who & 1
+            else lambda: self._world.broker.coordinator.decide(xid.gtrid, 1, winners, application="app", epoch=epoch),
             lambda lsn: self._world.model.decide(xid.gtrid, winners, epoch, lsn),
         )
 

@@ -91,6 +91,15 @@ class Model:
         item.failures = (failures if item.failures is None else item.failures) + failed
         item.annotations = {**item.annotations, **note}
 
+    def ready(self, unready: int, lsn: int) -> None:
+        """Replace the LSN `unready` by that of the record whose messages are all applied now."""
+        for items in self.queues.values():
+            for item in items:
+                if item.seal == unready:
+                    item.seal = lsn
+                if item.holder == unready:
+                    item.holder = lsn
+
     # -- branches
 
     def at_work(self, worker: int) -> Xid | None:

@@ -188,6 +188,9 @@ class BranchWorld:
         """Write everything to disk, and let the broker know."""
         self.server.end_turn()
         self.server.run_disk()
+        while self.broker.engine.turn.unfinished:  # the rest of branches that ended in pieces
+            self.server.end_turn()
+            self.server.run_disk()
         self.record()
 
     # -- steps

@@ -223,16 +223,18 @@ class LargeRequests:
     ) -> Generator[bool | None, None, list[XaBranch]]:
         """Return the branches of a global transaction that are `permitted`."""
         requests = self._engine.requests
-        found = self._registry.of_global(gtrid, format_id)
-        requests.left -= len(self._registry.by_xid) // _SEEN
-        known = []
-        for branch in found:
-            if permitted is None or permitted(branch):
-                known.append(branch)
-            requests.left -= 1
-            if requests.left <= 0:
-                yield None
-        return known
+        verdicts: dict[XaBranch, bool] = {}
+        while True:
+            requests.left -= len(self._registry.by_xid) // _SEEN
+            found = self._registry.of_global(gtrid, format_id)
+            new = [branch for branch in found if branch not in verdicts]
+            if not new:
+                return [branch for branch in found if verdicts[branch]]
+            for branch in new:
+                verdicts[branch] = permitted is None or permitted(branch)
+                requests.left -= 1
+                if requests.left <= 0:
+                    yield None
 
     def _holds(
         self,

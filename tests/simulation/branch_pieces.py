@@ -1,0 +1,105 @@
+"""Requests about branches in pieces, with the work of other clients, the disk and the operator between the pieces."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.large_requests import Request
+from escrowmq.core.branches.xa import XaResult
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.broker import Broker
+from escrowmq.core.conditions import BrokerError
+from tests.harness.server import SimServer
+from tests.simulation.branch_model import Model
+from tests.simulation.ledger import Ledger, Violation
+
+UNREADY: Final = 1 << 60
+"""Stands for the LSN of a record until everything in it is applied. Until then its messages are invisible."""
+OTHERS: Final = ("publish", "get", "settle", "take", "write", "report", "snapshot", "rollback", "nothing")
+
+
+class Pieces:
+    """Carries out one request, piece by piece."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        server: SimServer,
+        model: Model,
+        ledger: Ledger,
+        seed: str,
+        other: Callable[[str, random.Random], None],
+        record: Callable[[], None],
+    ) -> None:
+        """`other` lets another client work; `record` saves the model for the present end of the log."""
+        self._broker = broker
+        self._server = server
+        self._model = model
+        self._ledger = ledger
+        self._choose = random.Random(seed)
+        self._other = other
+        self._record = record
+
+    def carry_out(self, request: Request, xid: Xid, answer: Callable[[int], str]) -> tuple[XaResult | None, str, str]:
+        """Return the result, the answer, and the one that is expected: that of the model (`answer`) at the moment when
+        the record was written. Raises BrokerError if a part of the log cannot be read.
+        """
+        engine = self._broker.engine
+        before = self._states(xid)
+        said, expected, end = "", "", 0
+        result: XaResult | None = None
+        written = False
+        try:
+            while True:
+                engine.requests.left = 1
+                begin = self._server.journal.end_lsn
+                next(request)
+                self._ledger.count("pieces")
+                if not written and any(branch.state is not state for branch, state in before.items()):
+                    written, end = True, self._server.journal.end_lsn
+                    end = end if end > begin else 0
+                    expected = answer(UNREADY)
+                    self._record()
+                self._meanwhile(written=written)
+                engine.turn.end()
+                self._record()
+                before = before if written else self._states(xid)
+        except StopIteration as stop:
+            result = stop.value
+            said = result.status.name
+        except BrokerError as error:
+            if error.condition.name == "UNAVAILABLE":
+                raise
+            said = error.condition.name
+        if not written:
+            expected = answer(0 if result is None else result.lsn)
+        elif result is not None:
+            if result.lsn < end:
+                raise Violation(f"a request was answered at {result.lsn}, before its record at {end} was on disk")
+            self._model.ready(UNREADY, result.lsn)
+        return result, said, expected
+
+    def _states(self, xid: Xid) -> dict[XaBranch, State]:
+        return {one: one.state for one in self._broker.branches.by_xid.values() if one.xid.gtrid == xid.gtrid}
+
+    def _meanwhile(self, *, written: bool) -> None:
+        what = self._choose.choice(OTHERS)
+        if written and what == "rollback":
+            return
+        match what:
+            case "take":
+                self._server.take_batch()
+            case "write":
+                self._server.write_batch()
+            case "report":
+                self._server.report_batch()
+            case "snapshot":
+                self._server.write_snapshot() or self._server.begin_snapshot()
+            case "nothing":
+                return
+            case _:
+                self._other(what, self._choose)
