@@ -217,6 +217,7 @@ class BranchCalls:
         finally:
             world.broker.engine.requests.turn = TURN
         world.note(f"  {what} in pieces: {said}")
+        world.ledger.count(f"{what}: {said}")
         world.ledger.count(f"{what} in pieces: {said}")
         if said != expected:
             raise Violation(f"{what} in pieces was answered with {said}; expected: {expected}")

@@ -19,7 +19,19 @@ from tests.simulation.ledger import Ledger, Violation
 
 UNREADY: Final = 1 << 60
 """Stands for the LSN of a record until everything in it is applied. Until then its messages are invisible."""
-OTHERS: Final = ("publish", "get", "settle", "take", "write", "report", "snapshot", "rollback", "nothing")
+OTHERS: Final = (
+    "publish",
+    "get",
+    "settle",
+    "take",
+    "write",
+    "report",
+    "sync",
+    "sync",
+    "snapshot",
+    "rollback",
+    "nothing",
+)
 
 
 class Pieces:
@@ -66,6 +78,7 @@ class Pieces:
                     self._record()
                 self._meanwhile(written=written)
                 engine.turn.end()
+                self._look()
                 self._record()
                 before = before if written else self._states(xid)
         except StopIteration as stop:
@@ -83,6 +96,14 @@ class Pieces:
             self._model.ready(UNREADY, result.lsn)
         return result, said, expected
 
+    def _look(self) -> None:
+        """Check that the messages of the request are visible in all queues, or in none (TX-2)."""
+        queues = self._broker.directory.vhost("/").queues
+        new = [name for name, items in self._model.queues.items() if any(item.seal == UNREADY for item in items)]
+        hidden = [name for name in new if queues[name].unsynced]
+        if hidden and len(hidden) < len(new):
+            raise Violation(f"of the messages of one commit, those in {hidden} are not visible, but others are")
+
     def _states(self, xid: Xid) -> dict[XaBranch, State]:
         return {one: one.state for one in self._broker.branches.by_xid.values() if one.xid.gtrid == xid.gtrid}
 
@@ -99,6 +120,10 @@ class Pieces:
                 self._server.report_batch()
             case "snapshot":
                 self._server.write_snapshot() or self._server.begin_snapshot()
+            case "sync":
+                self._server.take_batch()
+                self._server.write_batch()
+                self._server.report_batch()
             case "nothing":
                 return
             case _:

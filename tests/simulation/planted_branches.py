@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.decision import Decision
+from escrowmq.core.branches.large_requests import LargeRequests
 from escrowmq.core.branches.preparation import Preparation, discard
 from escrowmq.core.branches.recovery import FoundBranches
 from escrowmq.core.branches.xa import XaResult
@@ -18,7 +19,10 @@ from escrowmq.core.engine import Engine
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.fifo import Fifo
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal.errors import JournalFailed
@@ -31,6 +35,7 @@ _finish = FoundBranches.finish
 _operations = Decision.operations
 _take_effect = Decision.take_effect
 _force = Coordinator.force
+_make_ready = SealedRuns.make_ready
 
 
 def answered_before_sync(self: Preparation) -> int:
@@ -91,6 +96,21 @@ def released_as_failed(self: Engine, consumer: Consumer, entries: list[Entry]) -
     self.modify(consumer, entries, Modification(failed=True))
 
 
+def ready_one_by_one(self: SealedRuns, queue: Queue, pager: Pager) -> Iterator[int]:
+    """Let the messages of a large commit become visible in one queue after the other."""
+    yield from _make_ready(self, queue, pager)
+    self.ready = True
+
+
+def changes_ignored(
+    self: LargeRequests, pieces: Iterator[None], branch: XaBranch
+) -> Generator[bool | None, None, bool]:
+    """Write what was gathered, although the branch has changed between the pieces."""
+    for _ in pieces:
+        yield None
+    return True
+
+
 PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "prepare answered before the sync": (Preparation, "apply", answered_before_sync),
     "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
@@ -103,6 +123,8 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
     "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
     "marks forgotten by recovery": (Recovery, "_marked", marks_not_replayed),
+    "half of a large commit visible": (SealedRuns, "make_ready", ready_one_by_one),
+    "changes between pieces ignored": (LargeRequests, "_gathered", changes_ignored),
     "released deliveries counted as failed": (Engine, "release", released_as_failed),
     **planted_clocks.PLANTED,
 }

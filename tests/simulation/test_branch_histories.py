@@ -27,6 +27,8 @@ NEVER_MISSING = {
     *("survived: prepared", "survived: forced commit", "survived: forced rollback", "failed syncs", "power failures"),
     *("commit: HEUR_COM", "commit: HEUR_RB", "rollback: HEUR_COM", "rollback: HEUR_RB", "clock set back"),
     *("returned: requeue", "returned: release", "returned: modify", "returned: modify and fail"),
+    *("prepare in pieces: OK", "commit in pieces: OK", "commit in pieces: NOT_FOUND", "decide in pieces: OK"),
+    *("commit one-phase in pieces: OK", "force in pieces: HEUR_COM"),
     *("clock set forward", "full disks", "refused appends", "queues unavailable", "refused: the disk cannot be read"),
 }
 
