@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -22,6 +21,7 @@ _LARGE: Final = 32 * 1024
 _SMALL: Final = 4096  # bytes in a part on average below which copying is cheaper
 _SERIES: Final = 16  # places at equal distances that are worth the same steps for all
 _CACHED: Final = 512  # places of a series that are written together, so that their bytes stay in the processor's cache
+_BIG_ENDIAN: Final = array("H", [1]).tobytes()[0] == 0
 _ONE: Final = (1).to_bytes(8, "little")
 _PART: Final = 1024 * 1024
 """Bytes after which another part begins."""
@@ -69,7 +69,7 @@ class _Numbers:
         addition serves all.
         """
         places, count, relatives = self._places, end - start, self._relatives[start:end]
-        if sys.byteorder == "big":
+        if _BIG_ENDIAN:
             relatives.byteswap()
         many = int.from_bytes(relatives.tobytes(), "little") + base * int.from_bytes(_ONE * count, "little")
         found = many.to_bytes(8 * count, "little")
