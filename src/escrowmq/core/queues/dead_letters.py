@@ -1,6 +1,6 @@
 """The dead letters of all queues: where they go, and the records with which they leave and arrive.
 
-`dead_letter.py` has the rules for a single message: its new envelope, and the detection of cycles.
+`deaths.py` has the rules for a single message: its new envelope, and the detection of cycles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from escrowmq.core.branches import decision
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.messages.keys import with_own_keys
-from escrowmq.core.queues.dead_letter import circular, dead_envelope, in_parts
+from escrowmq.core.queues.deaths import circular, dead_envelope, in_parts
 from escrowmq.core.queues.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.queues import dead_letter, dead_letters, lifetime
+from escrowmq.core.queues import dead_letters, deaths, lifetime
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.kinds import Kind
 from tests.unit.core.site import Site, dead_lettering, taken
@@ -98,7 +98,7 @@ class TestLeaving:
         """Any number of messages can be rejected at once, or have expired while the broker was down. The length of a
         record is limited, and a longer one would stop the broker, after each restart again.
         """
-        monkeypatch.setattr(dead_letter, "BYTES", 10_000)
+        monkeypatch.setattr(deaths, "BYTES", 10_000)
         monkeypatch.setattr(lifetime, "STEP_BYTES", 30_000)
         queue, _ = dead_lettering(site, **({"message_ttl": 10} if how == "expired" else {}))
         contents = [b"%03d" % i * 500 for i in range(100)]
@@ -121,7 +121,7 @@ class TestLeaving:
     def test_headers_and_the_number_of_messages_count_for_the_length_of_a_record(
         self, site: Site, bound: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letter, bound, value)
+        monkeypatch.setattr(deaths, bound, value)
         queue, dead = dead_lettering(site)
         for i in range(30):
             site.publish("q", b"%d" % i, header=b"%03d" % i * 500)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.messages.envelope import Death, Envelope
-from escrowmq.core.queues.dead_letter import HISTORY, circular, dead_envelope
+from escrowmq.core.queues.deaths import HISTORY, circular, dead_envelope
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from tests.unit.core.site import Site

@@ -1,4 +1,4 @@
-"""Dead-lettering: the envelope of a dead-lettered message, the detection of cycles, and the size of a record."""
+"""A message's deaths: the envelope of a dead letter, the detection of cycles, and the size of a record."""
 
 from __future__ import annotations
 
