@@ -232,11 +232,17 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, size))
 
 
-def test_an_unknown_protocol_is_answered_with_the_protocol_header(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [(b"EHLO localhost\r\n", b"AMQP\x00\x00\x09\x01"), (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 ")],
+)
+def test_an_unknown_protocol_is_answered_in_its_family(tmp_path: Path, request_: bytes, answer: bytes) -> None:
     with running_broker(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=30) as client:
-        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert client.recv(100) == b"AMQP\x00\x00\x09\x01"
-        assert client.recv(100) == b""
+        client.sendall(request_)
+        received = b""
+        while data := client.recv(100):
+            received += data
+        assert received.startswith(answer)
 
 
 def test_a_connection_over_the_limit_is_closed_at_once(tmp_path: Path) -> None:
