@@ -277,21 +277,22 @@ public class RabbitScenarios {
                     .queue()
                     .declare();
             management.binding().sourceExchange("amq.fanout").destinationQueue("rabbit.dead").bind();
-            fill(connection, "rabbit.settled", 4);
+            // A lone message: the client may grant credit for the next one before it settles this one.
+            fill(connection, "rabbit.settled", 1);
             BlockingQueue<Received> inbox = consume(connection.consumerBuilder().queue("rabbit.settled").initialCredits(1));
-            receive(inbox).context().accept();
             receive(inbox).context().requeue();
             Received again = receive(inbox);
-            equal(again.text(), "1");
+            equal(again.text(), "0");
             again.context().requeue(Map.of("x-opt-tries", 2), true);
             again = receive(inbox);
             equal(again.message().annotation("x-opt-tries"), 2);
             again.context().discard();
-            receive(inbox).context().discard(Map.of("x-opt-why", "bad"));
+            fill(connection, "rabbit.settled", 2);
             receive(inbox).context().accept();
+            receive(inbox).context().discard(Map.of("x-opt-why", "bad"));
             BlockingQueue<Received> dead = consume(connection.consumerBuilder().queue("rabbit.dead"));
+            equal(receive(dead).text(), "0");
             equal(receive(dead).text(), "1");
-            equal(receive(dead).text(), "2");
             await("messages are left", () -> management.queueInfo("rabbit.settled").messageCount() == 0);
             management.queueDelete("rabbit.settled");
             management.queueDelete("rabbit.dead");
