@@ -72,7 +72,7 @@ class Host:
         done(Verdict(credentials.authcid))
 
     def challenge(self, mechanism: str, user: str) -> Challenge:
-        raise NotImplementedError
+        raise NotImplementedError(f"{mechanism} is not among the mechanisms of this host")
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """There is room for every connection."""

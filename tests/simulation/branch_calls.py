@@ -349,9 +349,7 @@ class BranchCalls:
         xid = self._aim(step, xid, "prepared")
         self._ask(
             "force",
-            (self._world.broker.large_requests.force(xid, commit=commit), xid, str(step))
-            if step.who & 1
-            else lambda: self._world.broker.coordinator.force(xid, commit=commit),
+            lambda: self._world.broker.coordinator.force(xid, commit=commit),
             lambda lsn: self._world.model.force(xid, commit=commit, lsn=lsn),
         )
 

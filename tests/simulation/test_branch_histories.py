@@ -28,7 +28,7 @@ NEVER_MISSING = {
     *("commit: HEUR_COM", "commit: HEUR_RB", "rollback: HEUR_COM", "rollback: HEUR_RB", "clock set back"),
     *("returned: requeue", "returned: release", "returned: modify", "returned: modify and fail"),
     *("prepare in pieces: OK", "commit in pieces: OK", "commit in pieces: NOT_FOUND", "decide in pieces: OK"),
-    *("commit one-phase in pieces: OK", "force in pieces: HEUR_COM"),
+    "commit one-phase in pieces: OK",
     *("clock set forward", "full disks", "refused appends", "queues unavailable", "refused: the disk cannot be read"),
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.branches.branch import Input, State
-from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator
+from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_preparation import LargePreparation
@@ -21,7 +21,7 @@ from escrowmq.core.branches.preparation import discard
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.leftover import WAIT
-from escrowmq.core.records.branches import encode_decide_head, encode_heuristic_head
+from escrowmq.core.records.branches import encode_decide_head
 from escrowmq.core.records.kinds import Kind
 
 if TYPE_CHECKING:
@@ -99,19 +99,7 @@ class LargeRequests:
             if one_phase:
                 result = yield from self._commit_one_phase(branch)
             else:
-                result = yield from self._resolve(branch, Input.COMMIT, Kind.COMMIT, b"")
-            if result is not None:
-                return result
-
-    def force(self, xid: Xid, *, commit: bool) -> Request:
-        """Do `Coordinator.force`."""
-        while True:
-            branch = self._registry.find(xid)
-            if not commit or branch.state is not State.PREPARED or not self._large(branch):
-                return self._coordinator.force(xid, commit=commit)
-            result = yield from self._resolve(
-                branch, Input.FORCE_COMMIT, Kind.HEURISTIC, encode_heuristic_head(commit=True)
-            )
+                result = yield from self._commit(branch)
             if result is not None:
                 return result
 
@@ -127,23 +115,17 @@ class LargeRequests:
         yield from self._carried(work.complete())
         return XaResult(XaStatus.OK, work.result.lsn, work.result.returned)
 
-    def _resolve(
-        self, branch: XaBranch, given: Input, kind: Kind, prefix: bytes
-    ) -> Generator[bool | None, None, XaResult | None]:
+    def _commit(self, branch: XaBranch) -> Generator[bool | None, None, XaResult | None]:
         """Commit a prepared branch with a record of its own. Return None if it has changed."""
-        work = LargeOutcome(self._engine, [branch], len(prefix))
+        work = LargeOutcome(self._engine, [branch], 0)
         if not (yield from self._gathered(work.gather(), branch)):
             return None
-        lsn = work.write(kind, prefix)
-        branch.step(given)
+        lsn = work.write(Kind.COMMIT, b"")
+        branch.step(Input.COMMIT)
         discard(self._engine, branch)
-        if given is Input.COMMIT:
-            self._registry.over(branch)
-        else:
-            branch.lsn = lsn
-            self._registry.let_go(branch)
+        self._registry.over(branch)
         yield from self._carried(work.complete())
-        return XaResult(HEURISTIC.get(branch.state, XaStatus.OK), lsn, work.returned)
+        return XaResult(XaStatus.OK, lsn, work.returned)
 
     def _gathered(self, pieces: Iterator[None], branch: XaBranch) -> Generator[bool | None, None, bool]:
         """Gather the effects of a branch. Return False if it has changed meanwhile."""

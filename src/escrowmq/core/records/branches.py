@@ -258,12 +258,7 @@ def decode_number(data: Payload) -> int:
 def encode_heuristic(number: int, operations: Operations, *, commit: bool) -> tuple[list[bytes], list[int]]:
     """Return a HEURISTIC record (an operator's decision with its operations), and offsets as of `encode_commit`."""
     parts, offsets = encode_commit(number, operations)
-    return [encode_heuristic_head(commit=commit), *parts], [offset + 1 for offset in offsets]
-
-
-def encode_heuristic_head(*, commit: bool) -> bytes:
-    """Return the part of a HEURISTIC record before its commit."""
-    return bytes((commit,))
+    return [bytes((commit,)), *parts], [offset + 1 for offset in offsets]
 
 
 def decode_heuristic(data: Payload) -> tuple[bool, int, Iterator[tuple[Kind, int, Payload]]]:

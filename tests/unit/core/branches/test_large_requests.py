@@ -11,7 +11,7 @@ import pytest
 
 from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.large_requests import Request
-from escrowmq.core.branches.xa import XaResult, XaStatus
+from escrowmq.core.branches.xa import XaResult
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
@@ -128,7 +128,7 @@ LIMITS = pytest.mark.parametrize("limit", [1 << 20, 3000])
 @pytest.mark.rule("DTX-8", "DTX-9", "ORD-4")
 @LIMITS
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("how", ["commit", "one phase", "force", "rollback"])
+@pytest.mark.parametrize("how", ["commit", "one phase", "rollback"])
 def test_an_outcome_in_pieces_is_that_in_one_piece(how: str, seed: int, limit: int) -> None:
     one, other = site_of(limit), site_of(limit)
     for site in (one, other):
@@ -150,9 +150,6 @@ def test_an_outcome_in_pieces_is_that_in_one_piece(how: str, seed: int, limit: i
     if how == "rollback":
         for site in (one, other):
             assert site.coordinator.rollback(X).status is OK
-    elif how == "force":
-        one.coordinator.force(X, commit=True)
-        assert pieces(other, other.broker.large_requests.force(X, commit=True)).status is XaStatus.HEUR_COM
     else:
         assert one.coordinator.commit(X, one_phase=how == "one phase").status is OK
         assert pieces(other, other.broker.large_requests.commit(X, one_phase=how == "one phase")).status is OK
