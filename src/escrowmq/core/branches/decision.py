@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.records.branches import Operations
     from escrowmq.core.reservations.reservation import Reservation, ReservationSettlement
-    from escrowmq.core.termini.posting import ArrivalWork
 
 INLINE_BYTES: Final = 64 * 1024
 """Bytes of blocks that the record of an outcome holds for one prepared branch. Further blocks precede it in records of
@@ -54,6 +53,23 @@ class Placing(Protocol):
 
     def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """Add a run to `queues`, after the existing messages and the runs placed earlier."""
+        ...
+
+
+class Recorded(Protocol):
+    """A change of other state that is part of a decision: it is in the same record, and takes effect with it."""
+
+    def operations(self) -> list[tuple[Kind, Sequence[bytes]]]:
+        """Return the operations to write."""
+        ...
+
+    def apply(self, end: int, synced: int) -> None:
+        """Change the state, after the record is written up to the LSN `end`. The log is synced up to `synced`."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """An upper bound, in bytes, of its part of the record."""
         ...
 
 
@@ -118,7 +134,7 @@ class Decision:
     branch is `short`: its record refers to blocks elsewhere in the log, since many decisions may share the record.
     """
 
-    __slots__ = ("_arrivals", "_branch", "_host", "_placements", "_removals", "_reservations", "_short")
+    __slots__ = ("_branch", "_host", "_placements", "_recorded", "_removals", "_reservations", "_short")
 
     def __init__(self, host: Host, branch: int = 0, *, short: bool = False) -> None:
         self._host = host
@@ -127,7 +143,7 @@ class Decision:
         self._placements: list[_Placement] = []
         self._removals: dict[tuple[Queue, Outcome], list[Entry]] = {}
         self._reservations: list[ReservationSettlement] = []
-        self._arrivals: list[ArrivalWork] = []
+        self._recorded: list[Recorded] = []
 
     def place(self, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue]) -> None:
         """Add a run to `queues`, after the existing messages and the runs placed earlier."""
@@ -148,9 +164,9 @@ class Decision:
         """Record that reserved messages are accepted."""
         self._reservations.append(work)
 
-    def arrive(self, work: ArrivalWork) -> None:
-        """Record the delivery tags of messages that this decision places (SET-8)."""
-        self._arrivals.append(work)
+    def record(self, work: Recorded) -> None:
+        """Make a change of other state part of this decision, such as the delivery tags of its messages (SET-8)."""
+        self._recorded.append(work)
 
     @property
     def places(self) -> int:
@@ -176,7 +192,7 @@ class Decision:
 
     def check_size(self, settled: int) -> None:
         """Raises LIMIT_EXCEEDED if the decision, with `settled` settled entries, does not fit into one record."""
-        self._size().check(settled, sum([work.bytes for work in self._arrivals]))
+        self._size().check(settled, sum([work.bytes for work in self._recorded]))
 
     def apply(self, *, sealed: bool = False) -> int:
         """Write and apply the decision. Return the LSN up to which the log must be synced before the answer, or 0 if
@@ -184,7 +200,7 @@ class Decision:
 
         With `sealed`, the added messages stay invisible until the record is on disk (TX-2, TX-8).
         """
-        if len(self._placements) == 1 and not (self._removals or self._reservations or self._arrivals):
+        if len(self._placements) == 1 and not (self._removals or self._reservations or self._recorded):
             (lone,) = self._placements
             if len(lone.queues) == 1:
                 return place_one(self._host, self._branch, lone.envelope, lone.contents, lone.queues[0], sealed=sealed)
@@ -234,8 +250,8 @@ class Decision:
                 found.append((Kind.SETTLE, [encode_settle(queue.ident, outcome, ranges_of(positions))]))
         for work in self._reservations:
             found += work.operations(settled)
-        for arrival in self._arrivals:
-            found += arrival.operations()
+        for recorded in self._recorded:
+            found += recorded.operations()
         return found
 
     def take_effect(self, payloads: Sequence[int], end: int) -> None:
@@ -267,8 +283,8 @@ class Decision:
                 queue.unmark([entry.position for entry in entries])
         for work in self._reservations:
             work.apply(log)
-        for arrival in self._arrivals:
-            arrival.apply(log.end_lsn, log.synced_lsn)
+        for recorded in self._recorded:
+            recorded.apply(log.end_lsn, log.synced_lsn)
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; return the LSN of each operation's payload."""

@@ -72,7 +72,7 @@ class BranchEffects:
             self.decision.settle_reservation(work)
             self.bereft = self.bereft or work.reservation.queue.deleted
         for arrival in branch.arrivals:
-            self.decision.arrive(arrival)
+            self.decision.record(arrival)
         self._settle()
 
     def _publish(self) -> None:

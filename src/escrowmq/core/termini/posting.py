@@ -95,7 +95,7 @@ def post(
         decision = Decision(engine)
         part = slice(chosen.start, chosen.stop)
         decision.place(envelope, contents[part], takers)
-        decision.arrive(ArrivalWork(terminus, tags[part], fingerprints[part]))
+        decision.record(ArrivalWork(terminus, tags[part], fingerprints[part]))
         return decision.apply(sealed=True)
 
     if not any(queue.refuses for queue in queues):
