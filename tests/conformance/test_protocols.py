@@ -16,6 +16,10 @@ from escrowmq.wire.amqp10.codec.performatives import Detach
 from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong
 from escrowmq.wire.amqp10.delivery import sections_of
 from escrowmq.wire.amqp10.publication import Destination, Publications
+from escrowmq.wire.formats import translated
+from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
+from escrowmq.wire.rocketmq.content import MessageContent, envelope_of, unpack
+from escrowmq.wire.rocketmq.properties import parse
 from tests.harness.client import SimClient
 from tests.harness.server import Options, SimServer
 from tests.unit.core.site import Sink
@@ -169,3 +173,88 @@ def test_clients_of_both_protocols_exchange_messages_through_one_queue() -> None
     old.publish(1, "q", b"from 0-9-1 again", header=PROPERTIES)
     old.send(1, spec.BasicConsume("q", no_ack=True))
     assert old.bodies() == [b"from 1.0 again", b"from 0-9-1 again"]
+
+
+ROCKET = MessageContent(b"UNIQ_KEY\x01u\x02KEYS\x01k\x02TAGS\x01a\x02h\x01v\x02", b"body", flag=7, born_ms=5000)
+
+
+def publish_rocket(server: SimServer, exchange: str, tag: str) -> None:
+    """Publish a message as a client of RocketMQ does."""
+    engine, envelope = server.broker.engine, envelope_of(exchange, tag)
+    content = ROCKET.pack()
+    engine.publish(envelope, [content], engine.route(server.broker.directory.vhost("/"), envelope, content))
+    server.end_turn()
+    server.run_disk()
+
+
+@pytest.mark.rule("MSG-1")
+def test_a_message_of_rocketmq_reaches_consumers_of_both_versions_of_amqp() -> None:
+    server = SimServer(MemoryStorage(random.Random(1)))
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q")
+    publish_rocket(server, "", "q")
+    publish_rocket(server, "", "q")
+    message = client.get(1, "q", no_ack=True)
+    assert message is not None
+    found = Properties.decode(message.header)
+    assert (message.body, found.message_id, found.delivery_mode, found.timestamp) == (b"body", "u", 2, 5)
+    assert found.headers == {"x-opt-keys": "k", "h": "v"}
+    (entry,) = taken(server, "q")
+    payload = sections_of(entry.run.envelope, entry.content)
+    content = payload[sections.split_head(payload)[1] :]
+    assert (sections.properties(content).message_id, sections.properties(content).subject) == ("u", "q")
+    assert sections.application_properties(content) == {"h": "v"}
+    assert sections.body(content) == sections.Data([b"body"])
+
+
+@pytest.mark.rule("MSG-1")
+def test_messages_of_both_versions_of_amqp_reach_a_consumer_of_rocketmq() -> None:
+    server = SimServer(MemoryStorage(random.Random(1)))
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q")
+    client.publish(1, "q", b"old", header=PROPERTIES)
+    publish_sections(server, "q", MESSAGE)
+    old, new = (unpack(translated(entry.run.envelope, entry.content, ROCKETMQ)[1]) for entry in taken(server, "q"))
+    assert (old.body, old.born_ms) == (b"old", 5000)
+    assert parse(old.properties) == {"UNIQ_KEY": "m", "TAGS": "q", "h": "v"}
+    assert parse(new.properties) == {
+        "UNIQ_KEY": "m-1",
+        "TAGS": "q",
+        "__SHARDINGKEY": "g",
+        "CORRELATION_ID": "00000000-0000-0000-0000-000000000000",
+        "a": "1",
+        "b": "c",
+        "x-opt-q": "4",
+    }
+
+
+@pytest.mark.rule("MSG-2")
+def test_a_message_of_rocketmq_survives_a_restart_byte_for_byte() -> None:
+    storage = MemoryStorage(random.Random(1))
+    server = SimServer(storage, SMALL)
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q", arguments=ARGUMENTS)
+    client.declare(1, "dead")
+    publish_rocket(server, "", "q")
+    message = client.get(1, "q")
+    assert message is not None
+    assert isinstance(message.method, spec.BasicGetOk)
+    client.send(1, spec.BasicReject(message.method.delivery_tag, requeue=False))
+    server.tidy()
+    server.close()
+    (entry,) = taken(SimServer(storage, SMALL), "dead")
+    assert unpack(entry.content) == ROCKET
+
+
+@pytest.mark.rule("MSG-3")
+def test_a_headers_exchange_sees_the_user_properties_of_rocketmq() -> None:
+    server = SimServer(MemoryStorage(random.Random(1)))
+    client = SimClient(server)
+    client.open_channel(1)
+    client.declare(1, "q")
+    client.call(1, spec.QueueBind("q", "amq.headers", "", False, {"h": "v"}), spec.QueueBindOk)
+    publish_rocket(server, "amq.headers", "")
+    assert client.count(1, "q") == 1

@@ -12,13 +12,21 @@ from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL as PLAIN
 from escrowmq.wire.amqp10.formats import SectionsFormat
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
+from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
+from escrowmq.wire.rocketmq.formats import RocketMQFormat
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.wire.neutral import Translator
 
 FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
-    {PLAIN: PlainFormat(), PACKED: PackedFormat(), KEYED: KeyedFormat(), SECTIONS: SectionsFormat()}
+    {
+        PLAIN: PlainFormat(),
+        PACKED: PackedFormat(),
+        KEYED: KeyedFormat(),
+        SECTIONS: SectionsFormat(),
+        ROCKETMQ: RocketMQFormat(),
+    }
 )
 """By `Envelope.protocol`. The broker needs all of them from its start, because messages may expire into headers
 exchanges before any client connects.

@@ -8,10 +8,11 @@ from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 from escrowmq.wire.formats import FORMATS, Translations, translated
+from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
 
 
 def test_every_form_that_a_protocol_stores_has_a_reader() -> None:
-    assert set(FORMATS) == {PROTOCOL, PACKED, KEYED, SECTIONS}
+    assert set(FORMATS) == {PROTOCOL, PACKED, KEYED, SECTIONS, ROCKETMQ}
 
 
 def test_a_message_is_translated_once() -> None:
