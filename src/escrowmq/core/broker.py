@@ -15,6 +15,7 @@ from escrowmq.core.engine import RESIDENT_LIMIT, Engine
 from escrowmq.core.reservations.registry import Reservations
 from escrowmq.core.termini.registry import Termini
 from escrowmq.core.topology.directory import Directory
+from escrowmq.core.topology.topics import Topics
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Log, Random
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Broker:
     """Queues, exchanges and transactions of all virtual hosts.
 
-    `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name.
+    `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name,
+    `topics` those exchanges that have streams of their own.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
     associates channels with them, `coordinator` decides them, and `large_requests` does so in pieces. `reservations`
     serves bulk readers. `termini` holds the ends of AMQP 1.0 links. `claims` holds names that only one connection may
@@ -42,6 +44,7 @@ class Broker:
         self.admissions = self.engine.admissions
         self.directory = Directory(self.engine, vhosts, random)
         self.access = self.directory.access
+        self.topics = Topics(self.directory)
         self.claims = Claims()
         self.transactions = Transactions(self.engine)
         self.holdings = Holdings()

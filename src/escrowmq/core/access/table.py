@@ -90,6 +90,15 @@ class Operation(StrEnum):
     RELEASE_RESERVED = "release reserved messages"
     DESCRIBE_QUEUE = "describe a queue"
     LIST_QUEUE = "list a queue"
+    DECLARE_TOPIC = "declare a topic, or add partitions to it"
+    DELETE_TOPIC = "delete a topic"
+    DESCRIBE_TOPIC = "describe a topic"
+    DECLARE_GROUP = "declare a consumer group"
+    DELETE_GROUP = "delete a consumer group"
+    DESCRIBE_GROUP = "describe a consumer group"
+    CONSUME_GROUP = "consume a topic for a consumer group"
+    SETTLE_GROUP = "settle, or record progress, for a consumer group"
+    RESET_GROUP = "reset the progress of a consumer group"
 
 
 class Need(NamedTuple):
@@ -164,5 +173,15 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
     Operation.RELEASE_RESERVED: _RESERVATION,
     Operation.DESCRIBE_QUEUE: (_QUEUE_READ,),
     Operation.LIST_QUEUE: (_QUEUE_READ,),
+    # A topic is an exchange. The name of a consumer group is compared with the patterns for queues.
+    Operation.DECLARE_TOPIC: (_EXCHANGE_CONFIGURE,),
+    Operation.DELETE_TOPIC: (_EXCHANGE_CONFIGURE,),
+    Operation.DESCRIBE_TOPIC: (),
+    Operation.DECLARE_GROUP: (_QUEUE_CONFIGURE,),
+    Operation.DELETE_GROUP: (_QUEUE_CONFIGURE,),
+    Operation.DESCRIBE_GROUP: (_QUEUE_READ,),
+    Operation.CONSUME_GROUP: (_EXCHANGE_READ, _QUEUE_READ),
+    Operation.SETTLE_GROUP: (_QUEUE_READ,),
+    Operation.RESET_GROUP: (_QUEUE_CONFIGURE,),
 }
 """Every operation; one that is missing is refused."""

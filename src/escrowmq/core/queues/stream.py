@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from escrowmq.core.budget import EXAMINED
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.availability import unavailable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
 from escrowmq.core.queues.outcome import Outcome
@@ -18,6 +19,7 @@ from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
 from escrowmq.core.queues.selection import PIECE, Selector
 from escrowmq.core.queues.serving import CHUNK, end_drains, hand
+from escrowmq.core.queues.watching import Watcher, Watchers
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -210,7 +212,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that is read by position and keeps its entries up to an age and a size."""
 
-    __slots__ = ("_age_deadline", "_caught_up", "_served_below", "_unread", "log")
+    __slots__ = ("_age_deadline", "_caught_up", "_served_below", "_unread", "_watchers", "log")
 
     is_stream = True
 
@@ -222,6 +224,7 @@ class StreamQueue(Queue):
         self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
         self._unread = 1  # where the log could not be read
+        self._watchers = Watchers()
         self.limited = True
         self._age_deadline: Deadline | None = None
         self._drop = self.refuses = False
@@ -236,13 +239,65 @@ class StreamQueue(Queue):
         self.logged = True
         self.bytes += sum(map(len, contents))
         self._drop_by_size()
-        if self.consumers:
+        if self.consumers or self._watchers:
             self._host.dirty[self] = None
 
     def _admit_together(self, sealed: SealedRuns) -> None:
         for run, contents in zip(sealed.runs, sealed.contents, strict=True):
             self._admit(run, contents)
         self._host.left_over.add(sealed.dismantle())
+
+    # -- reading by position
+
+    @property
+    def begin(self) -> int:
+        """Return the first position that is still there; `end` if there is none."""
+        return self.log.backlog.peek().first if len(self.log) else self.visible_end
+
+    @property
+    def end(self) -> int:
+        """Return the position after the last visible message."""
+        return self.visible_end
+
+    def read(self, position: int, most: int) -> list[Entry]:
+        """Return at most `most` entries from `position` on, or from `begin` if that is later. They are of one run, so
+        more may follow; there is at least one if `position` is before `end`. Raises UNAVAILABLE if the log cannot be
+        read.
+        """
+        position = max(position, self.begin)
+        if position >= self.visible_end or most <= 0:
+            return []
+        if self.fault:
+            raise unavailable(self, self.fault)
+        try:
+            return self.log.read(position, most)
+        except LogUnreadable as error:
+            self._suspend(position, error)
+            raise unavailable(self, str(error)) from error
+
+    def position_at(self, time: int) -> int:
+        """Return the position of the first message that arrived at `time` (milliseconds) or later; `end` if all are
+        older. Raises UNAVAILABLE if the log cannot be read.
+        """
+        try:
+            found = self.log.first_at(time)
+        except LogUnreadable as error:
+            raise unavailable(self, str(error)) from error
+        return self.visible_end if found is None else found
+
+    def watch(self, position: int, watcher: Watcher) -> None:
+        """Call `watcher.ready` once, in a turn, when there is a message at `position` or later, or when the stream is
+        deleted. A watcher has one position; another one replaces it.
+        """
+        self._watchers.add(position, watcher)
+        if position < self.visible_end:
+            self._host.dirty[self] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Forget a watcher."""
+        self._watchers.remove(watcher)
+
+    # -- consumers
 
     def attached(self, consumer: Consumer) -> None:
         consumer.cursor = self._place_of(consumer.options.stream_offset)
@@ -270,6 +325,9 @@ class StreamQueue(Queue):
         """Deliver entries to consumers that have credit and have not received everything. Others are not examined."""
         consumers, end = self.consumers, self.visible_end
         if self.fault:
+            return
+        if self._watchers and not self._watchers.call(end, self._host.budget):
+            self._host.dirty[self] = None
             return
         if end > self._served_below:
             self._served_below = end
@@ -360,6 +418,7 @@ class StreamQueue(Queue):
         super().retire()
         if self._age_deadline is not None:
             self._age_deadline.cancel()
+        self._watchers.end()
 
     def _oldest(self) -> tuple[int, int] | None:
         """Return the time of the first run and the size of its bodies, or None if the log cannot be read there."""

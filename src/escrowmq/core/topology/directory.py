@@ -24,6 +24,8 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.topology.arguments.queue import queue_options
 from escrowmq.core.topology.equivalence import check_queue_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
+from escrowmq.core.topology.exchanges.partitioned import PARTITIONS_ARGUMENT, PartitionedExchange
+from escrowmq.core.topology.partitions import check_new_streams, check_not_partition, stream_arguments
 from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Directory:
         self._next_queue = 1
         engine.delays.make = self.make_delayed_queue
         self._before_vhost_deletion: list[Callable[[str], None]] = []
+        self._before_queue_deletion: list[Callable[[Queue], None]] = []
 
     # -- virtual hosts
 
@@ -81,6 +84,10 @@ class Directory:
         """Call `drop` with the name of each virtual host that is to be deleted, for objects that it contains."""
         self._before_vhost_deletion.append(drop)
 
+    def before_queue_deletion(self, drop: Callable[[Queue], None]) -> None:
+        """Call `drop` with each queue that is to be deleted, for objects that refer to it."""
+        self._before_queue_deletion.append(drop)
+
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with everything in it, including permissions, branches and progress. Raises
         NOT_FOUND.
@@ -89,7 +96,7 @@ class Directory:
         for drop in self._before_vhost_deletion:
             drop(name)
         for queue in vhost.every_queue():
-            self.delete_queue(queue)
+            self._delete_queue(queue)
         del self.vhosts[name]
         self.record_access_removed(self.access.remove_vhost(name))
 
@@ -111,19 +118,47 @@ class Directory:
     # -- exchanges and bindings
 
     def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
-        """Keyword arguments and errors are those of `VirtualHost.declare_exchange`.
+        """Keyword arguments and errors are those of `VirtualHost.declare_exchange`. A topic gets its streams, and more
+        of them if it has fewer than are wanted now.
 
-        Raises LIMIT_EXCEEDED, too, for a new exchange while memory or disk space is scarce.
+        Raises LIMIT_EXCEEDED, too, for a new exchange while memory or disk space is scarce, and PRECONDITION_FAILED if
+        the streams of a topic cannot be declared.
         """
         if name not in vhost.exchanges and not flags.get("passive"):
             check_growth(self._engine.scarcity, f"exchange '{name}' in vhost '{vhost.name}'")
+            if kind == PartitionedExchange.kind:
+                new: PartitionedExchange[Queue] = PartitionedExchange(name, **_without_passive(flags))
+                check_new_streams(vhost, new, new.wanted, self.access)
         exchange = vhost.declare_exchange(name, kind, **flags)
         if exchange is not None and exchange.durable:
             self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
+        found = vhost.exchanges[name]
+        if isinstance(found, PartitionedExchange) and not flags.get("passive"):
+            given = flags.get("arguments", NO_ARGUMENTS)
+            if exchange is not None or PARTITIONS_ARGUMENT in given:
+                self._add_streams(vhost, found, PartitionedExchange[Queue](name, **_without_passive(flags)).wanted)
+
+    def _add_streams(self, vhost: VirtualHost[Queue], exchange: PartitionedExchange[Queue], wanted: int) -> None:
+        """Declare and bind the streams that a topic needs to have `wanted` partitions. They become durable in one step,
+        since everything that one call appends to the log is in one frame.
+        """
+        missing = check_new_streams(vhost, exchange, wanted, self.access)
+        if missing:
+            check_growth(self._engine.scarcity, f"partitions of topic '{exchange.name}' in vhost '{vhost.name}'")
+        declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
+        owner = Session("")
+        for partition in missing:
+            name = exchange.stream_name(partition)
+            self.declare_queue(vhost, name, declaration, owner)
+            self.bind_queue(vhost, exchange.name, name, str(partition))
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
-        """Errors are those of `VirtualHost.delete_exchange`."""
-        self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused))
+        """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it."""
+        exchange = vhost.exchanges.get(name)
+        streams = list(exchange.streams) if isinstance(exchange, PartitionedExchange) else []
+        self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused and not streams))
+        for stream in streams:
+            self._delete_queue(stream)
 
     def bind_queue(
         self,
@@ -266,8 +301,9 @@ class Directory:
     def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue with its bindings and consumers, and return the number of its messages.
 
-        Raises PRECONDITION_FAILED if it has consumers or messages and the flags forbid that. As in RabbitMQ,
-        unacknowledged messages do not count, because clients delete a queue this way just after they have read it.
+        Raises PRECONDITION_FAILED if it has consumers or messages and the flags forbid that, and for a stream of a
+        topic. As in RabbitMQ, unacknowledged messages do not count, because clients delete a queue this way just after
+        they have read it.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         queue.refresh()
@@ -275,7 +311,13 @@ class Directory:
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} in use")
         if if_empty and (queue.ready or queue.unsynced or any(map(len, queue.reservations.values()))):
             raise BrokerError(Condition.PRECONDITION_FAILED, f"{where} not empty")
+        check_not_partition(self.vhosts[queue.vhost], queue)
+        return self._delete_queue(queue)
+
+    def _delete_queue(self, queue: Queue) -> int:
         vhost = self.vhosts[queue.vhost]
+        for drop in self._before_queue_deletion:
+            drop(queue)
         self._engine.settlements.flush()
         count = queue.ready
         queue.change()
@@ -409,6 +451,10 @@ class Directory:
             vhost.restoring = False
             for queue in vhost.queues.values():
                 queue.lifetime.touch()
+
+
+def _without_passive(flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in flags.items() if name != "passive"}
 
 
 def _topology_records(

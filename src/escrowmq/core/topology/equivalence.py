@@ -10,6 +10,11 @@ from escrowmq.core.messages.values import canonical, shown, type_name
 from escrowmq.core.topology.arguments.queue import TYPE_ARGUMENT, USED_BY, type_of
 
 _ABSENT: Final = object()
+_OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
+    "x-delayed-message": ("x-delayed-type",),
+    "x-partitioned": ("x-message-type", "x-max-age", "x-max-length-bytes"),
+}
+"""Arguments of types of exchange that must agree. `x-partitions` need not: a topic with more partitions is enough."""
 
 
 class QueueDeclaration(Protocol):
@@ -78,7 +83,7 @@ def check_exchange_equivalent(vhost: str, existing: ExchangeDeclaration, request
     _check("durable", what, existing.durable, requested.durable)
     _check("auto_delete", what, existing.auto_delete, requested.auto_delete)
     _check("internal", what, existing.internal, requested.internal)
-    for argument in ("alternate-exchange", *(("x-delayed-type",) if existing.kind == "x-delayed-message" else ())):
+    for argument in ("alternate-exchange", *_OF_KIND.get(existing.kind, ())):
         current, received = existing.arguments.get(argument, _ABSENT), requested.arguments.get(argument, _ABSENT)
         _check(argument, what, current, received)
 

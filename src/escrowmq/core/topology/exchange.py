@@ -76,6 +76,7 @@ class Exchange(ABC, Generic[Q]):
     kind: ClassVar[str]
     reads_key: ClassVar[bool] = True
     delays: ClassVar[bool] = False  # messages may have to wait before they are routed
+    owns_destinations: ClassVar[bool] = False  # what is bound to it is deleted with it, and not before
 
     def __init__(
         self,

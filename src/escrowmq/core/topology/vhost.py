@@ -285,6 +285,11 @@ class VirtualHost(Generic[Q]):
         exchange = self.exchanges.get(source)
         if exchange is None:
             return Removal()
+        if exchange.owns_destinations and not self.restoring:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"'{name}' cannot be unbound from exchange '{source}' in vhost '{self.name}', to which it belongs",
+            )
         binding = exchange.bindings.get(binding_key(to_exchange, name, routing_key, arguments))
         return self._remove([binding], {}) if binding is not None else Removal()
 

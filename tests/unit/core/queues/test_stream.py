@@ -290,3 +290,71 @@ def test_recent_runs_are_found_after_thousands_were_dropped() -> None:
     assert (run.first, contents) == (4990, [b"4989"])
     assert queue.log.read(recent.first, 1)[0].position == recent.first
     assert queue.log.read(recent.first - 1, 1)[0].position == recent.first - 1
+
+
+class Waiter:
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def ready(self) -> None:
+        self.calls += 1
+
+
+class TestPositions:
+    def test_reading_is_bounded_by_the_positions_that_are_there(self) -> None:
+        site = Site()
+        queue = stream(site, max_length_bytes=60)
+        assert (queue.begin, queue.end, queue.read(1, 5)) == (1, 1, [])
+        for i in range(4):
+            site.publish("s", bytes(20), b"%d" % i)
+        assert (queue.begin, queue.end) == (5, 9)
+        assert [entry.position for entry in queue.read(1, 5)] == [5, 6]
+        assert [entry.position for entry in queue.read(8, 5)] == [8]
+        assert queue.read(9, 5) == []
+        assert queue.read(8, 0) == []
+
+    def test_positions_are_found_by_time(self) -> None:
+        site = Site()
+        queue = stream(site)
+        fill(site)
+        assert [queue.position_at(time) for time in (0, 1_000_001, 1_003_000, 1_003_001)] == [1, 6, 16, 21]
+
+    def test_messages_that_are_not_committed_on_disk_are_beyond_the_end(self) -> None:
+        site = Site()
+        queue = stream(site)
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, site.publication("s", b"m"))
+        site.broker.transactions.commit(branch)
+        assert (queue.end, queue.read(1, 1)) == (1, [])
+        site.sync()
+        assert queue.end == 2
+
+    def test_a_watcher_is_called_in_a_turn_when_its_position_is_filled(self) -> None:
+        site = Site()
+        queue = stream(site)
+        waiter, early = Waiter(), Waiter()
+        queue.watch(2, waiter)
+        site.publish("s", b"1")
+        site.turn()
+        assert waiter.calls == 0
+        site.publish("s", b"2")
+        assert waiter.calls == 0
+        site.turn()
+        site.turn()
+        assert waiter.calls == 1
+        queue.watch(1, early)
+        site.turn()
+        assert early.calls == 1
+
+    def test_watchers_are_called_when_a_stream_is_deleted(self) -> None:
+        site = Site()
+        queue = stream(site)
+        waiter, other = Waiter(), Waiter()
+        queue.watch(9, waiter)
+        queue.watch(9, other)
+        queue.unwatch(other)
+        site.broker.directory.delete_queue(queue)
+        assert (waiter.calls, other.calls) == (1, 0)
+        assert queue.deleted

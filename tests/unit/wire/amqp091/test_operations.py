@@ -17,7 +17,18 @@ from tests.unit.wire.amqp091.clients import Server, fails_channel, server
 XID = Xid(1, b"g", b"b").encode()
 RECEIVED = [method for method in spec.METHODS.values() if method.TO_SERVER]
 
-OF_OTHER_PROTOCOLS = {Operation.LIST_BINDINGS}
+OF_OTHER_PROTOCOLS = {
+    Operation.LIST_BINDINGS,
+    Operation.DECLARE_TOPIC,
+    Operation.DELETE_TOPIC,
+    Operation.DESCRIBE_TOPIC,
+    Operation.DECLARE_GROUP,
+    Operation.DELETE_GROUP,
+    Operation.DESCRIBE_GROUP,
+    Operation.CONSUME_GROUP,
+    Operation.SETTLE_GROUP,
+    Operation.RESET_GROUP,
+}
 
 REFUSED: dict[Operation, Method] = {
     Operation.PUBLISH: spec.BasicPublish("x", "k"),

@@ -11,8 +11,19 @@ from escrowmq.core.topology.exchanges.delayed import DelayedExchange
 from escrowmq.core.topology.exchanges.direct import DirectExchange
 from escrowmq.core.topology.exchanges.fanout import FanoutExchange
 from escrowmq.core.topology.exchanges.headers import HeadersExchange
+from escrowmq.core.topology.exchanges.partitioned import PartitionedExchange
 from escrowmq.core.topology.exchanges.topic import TopicExchange
 
 KINDS: Final[Mapping[str, type[Exchange[Any]]]] = MappingProxyType(
-    {kind.kind: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange, DelayedExchange)}
+    {
+        kind.kind: kind
+        for kind in (
+            DirectExchange,
+            FanoutExchange,
+            TopicExchange,
+            HeadersExchange,
+            DelayedExchange,
+            PartitionedExchange,
+        )
+    }
 )

@@ -1,0 +1,88 @@
+"""Topics by name: exchanges of type `x-partitioned` with their streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from escrowmq.core.topology.exchange import NO_ARGUMENTS
+from escrowmq.core.topology.exchanges.partitioned import (
+    DEFAULT_PARTITIONS,
+    KIND,
+    MESSAGE_TYPE_ARGUMENT,
+    MESSAGE_TYPES,
+    PARTITIONS_ARGUMENT,
+    PartitionedExchange,
+)
+
+if TYPE_CHECKING:
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.stream import StreamQueue
+    from escrowmq.core.topology.directory import Directory
+    from escrowmq.core.topology.vhost import VirtualHost
+
+
+class Topic(NamedTuple):
+    """A topic: its virtual host, and its exchange, which must not be used after it was deleted."""
+
+    vhost: str
+    exchange: PartitionedExchange[Queue]
+
+    @property
+    def name(self) -> str:
+        return self.exchange.name
+
+    @property
+    def message_type(self) -> str:
+        """The messages that clients may send to it: one of `MESSAGE_TYPES`. Protocols enforce it."""
+        return self.exchange.message_type
+
+    @property
+    def streams(self) -> Sequence[StreamQueue]:
+        """The streams, by number of the partition. A topic that grows gets more, at the end."""
+        return cast("Sequence[StreamQueue]", self.exchange.streams)
+
+
+class Topics:
+    """The topics of all virtual hosts."""
+
+    __slots__ = ("_directory",)
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def declare(
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        partitions: int = DEFAULT_PARTITIONS,
+        message_type: str = MESSAGE_TYPES[0],
+        *,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+    ) -> Topic:
+        """Return the topic. It is made if it does not exist, and grows if it has fewer partitions. It never shrinks.
+
+        `arguments` may have `x-max-age` and `x-max-length-bytes` for its streams. Raises PRECONDITION_FAILED if an
+        exchange of that name is another one or has another message type, if a queue has the name of a stream, or if
+        the virtual host has too many queues; LIMIT_EXCEEDED for a new topic while memory or disk space is scarce.
+        """
+        wanted = {PARTITIONS_ARGUMENT: partitions, MESSAGE_TYPE_ARGUMENT: message_type, **arguments}
+        self._directory.declare_exchange(vhost, name, KIND, durable=True, arguments=wanted)
+        found = self.find(vhost, name)
+        assert found is not None
+        return found
+
+    def find(self, vhost: VirtualHost[Queue], name: str) -> Topic | None:
+        """Return the topic of that name, or None."""
+        exchange = vhost.exchanges.get(name)
+        return Topic(vhost.name, exchange) if isinstance(exchange, PartitionedExchange) else None
+
+    def all(self, vhost: VirtualHost[Queue]) -> list[Topic]:
+        """Return all topics of a virtual host."""
+        found = [self.find(vhost, name) for name in vhost.exchanges]
+        return [topic for topic in found if topic is not None]
+
+    def delete(self, vhost: VirtualHost[Queue], name: str) -> None:
+        """Delete a topic with its streams, if it exists."""
+        if self.find(vhost, name) is not None:
+            self._directory.delete_exchange(vhost, name)
