@@ -42,7 +42,7 @@ _SECTIONS: Final = {
 
 def jms_selector(text: str) -> Matcher:
     """Compile a message selector of JMS. Raises SelectorError."""
-    return _compiled(text, JMS, jms_name)
+    return compiled(text, JMS, _compiler(jms_name))
 
 
 def sql_filter(text: str) -> Matcher:
@@ -51,7 +51,7 @@ def sql_filter(text: str) -> Matcher:
     An identifier is an application property, or a field with its section in front: `properties.subject` or `p.subject`,
     `header.priority` or `h.priority`.
     """
-    return _compiled(text, AMQP, amqp_name)
+    return compiled(text, AMQP, _compiler(amqp_name))
 
 
 def amqp_name(name: str) -> Evaluate:
@@ -65,13 +65,17 @@ def amqp_name(name: str) -> Evaluate:
     return operators.field(prefix + rest)
 
 
-def _compiled(text: str, part: str, named: Callable[[str], Evaluate]) -> Matcher:
+def compiled(text: str, part: str, compiler: Compiler) -> Matcher:
+    """Compile an expression of the dialect whose identifiers consist of `part`. Raises SelectorError.
+
+    A dialect always passes the same compiler, for which its parser is built once.
+    """
     if len(text) > LONGEST:
         raise SelectorError(f"the expression has {len(text)} characters; at most {LONGEST} are allowed")
     from lark.exceptions import UnexpectedInput, VisitError
 
     try:
-        node: _Expression = parser(part, _compiler(named)).parse(text)
+        node: _Expression = parser(part, compiler).parse(text)
     except UnexpectedInput as error:
         raise SelectorError(_complaint(text, error)) from None
     except VisitError as error:
