@@ -102,6 +102,7 @@ lint: $(VENV)/.spark ## check style, types and generated files
 	$(BIN)/mypy src tests tools bench
 	@if [ -d $(SPECS) ]; then echo "tools/gen_amqp.py --check"; $(BIN)/python tools/gen_amqp.py --check; \
 	 else echo "generated AMQP code not compared: Debian's package amqp-specs is not installed"; fi
+	$(BIN)/python -m tools.gen_proto --check
 	$(BIN)/python -m tools.guarantees --check
 	$(BIN)/python -m tools.configuration --check
 	$(BIN)/python -m tools.commands --check

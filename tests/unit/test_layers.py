@@ -67,7 +67,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 
 PURE = ("core", "wire")
-SHARED = ("wire.scram", "wire.selectors")  # folders of wire that are no protocols
+SHARED = ("wire.http2", "wire.scram", "wire.selectors")  # folders of wire that are no protocols
 # Code that imports one of these cannot run in a simulator with a seed. It takes time, randomness and bytes as
 # arguments.
 IMPURE = frozenset(

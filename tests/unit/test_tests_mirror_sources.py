@@ -32,6 +32,7 @@ ABOUT_THE_REPOSITORY = {
     "test_branches_page.py": "tools/branches.py",
     "test_pages.py": "tools/pages.py",
     "test_gen_amqp.py": "tools/gen_amqp.py",
+    "test_gen_proto.py": "tools/gen_proto.py",
     "test_documentation.py": "the pages, the Makefile and the locks",
     "test_collection.py": "tests that are left out by default",
 }
@@ -47,7 +48,8 @@ test_path_of.__test__ = False  # type: ignore[attr-defined]
 
 
 def needs_test(module: Module) -> bool:
-    generated = module.path.name == "spec.py"  # compared with the published XML by tools/gen_amqp.py --check
+    # tools/gen_amqp.py --check and tools/gen_proto.py --check compare these with their sources.
+    generated = module.path.name == "spec.py" or module.path.name.endswith("_pb2.py")
     return module.layer in COVERED and not module.is_package and not generated and module.name not in WITHOUT_TEST
 
 

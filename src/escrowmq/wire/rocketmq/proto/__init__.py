@@ -1,0 +1,1 @@
+"""The messages of RocketMQ's gRPC protocol: `.proto` texts, and the modules that tools/gen_proto.py writes of them."""
