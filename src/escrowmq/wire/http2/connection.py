@@ -27,7 +27,7 @@ from escrowmq.wire.http2.frames import (
 )
 from escrowmq.wire.http2.headers import HeaderReader, Headers, check_request, check_trailers
 from escrowmq.wire.http2.limits import Http2Limits, Patience
-from escrowmq.wire.http2.sending import Sender
+from escrowmq.wire.http2.sending import ResponseSender
 from escrowmq.wire.http2.stream import Stream, StreamState
 from escrowmq.wire.outbox import CONNECTION
 from escrowmq.wire.unread import Unread
@@ -75,7 +75,7 @@ class Http2Connection:
         self._limits = http2_limits
         self._pauses = pauses
         self.patience = Patience(http2_limits.patience)
-        self.sender = Sender(put, http2_limits, self.patience)
+        self.sender = ResponseSender(put, http2_limits, self.patience)
         self.streams: dict[int, Stream] = {}
         self.fault: Http2Fault | None = None
         """The fault that has ended the connection."""

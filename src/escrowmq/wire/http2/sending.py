@@ -18,7 +18,7 @@ _END: Final = Flag.END_STREAM
 _END_HEADERS: Final = Flag.END_HEADERS
 
 
-class Sender:
+class ResponseSender:
     """Sends the responses of one connection. `put(lane, data, after)` is that of an `Outbox`."""
 
     __slots__ = ("_blocked", "_limits", "_patience", "_put", "initial_window", "unsent", "window")

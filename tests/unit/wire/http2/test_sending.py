@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.wire.http2.frames import MOST_WINDOW, ErrorCode, Http2Fault
 from escrowmq.wire.http2.limits import Http2Limits, Patience
-from escrowmq.wire.http2.sending import Sender
+from escrowmq.wire.http2.sending import ResponseSender
 from escrowmq.wire.http2.stream import Stream
 from tests.unit.wire.http2.peer import cut
 
@@ -14,7 +14,7 @@ from tests.unit.wire.http2.peer import cut
 class Sink:
     def __init__(self, window: int, *, unsent: int = 1000) -> None:
         self.sent: list[tuple[int, bytes, int]] = []
-        self.sender = Sender(self.put, Http2Limits(unsent=unsent), Patience(1000))
+        self.sender = ResponseSender(self.put, Http2Limits(unsent=unsent), Patience(1000))
         self.sender.window = window
 
     def put(self, lane: int, data: bytes, after: int) -> None:
