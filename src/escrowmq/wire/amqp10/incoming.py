@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _FORMS: Final = 1000
 """Envelopes that a link remembers."""
+_NONE: Final = frozenset[int]()
 _FULL: Final = encode_composite(Rejected(error_of(LIMIT_EXCEEDED, "a queue is full")))
 
 
@@ -81,13 +82,16 @@ class Mode:
 
 
 class Post(NamedTuple):
-    """Messages of one form and mode with consecutive delivery numbers. `tags` is empty if they are settled."""
+    """Messages of one form and mode with consecutive delivery numbers. `tags` is empty if they are settled. `plain`
+    messages are known to ask for no delay, and to have no absolute expiry time.
+    """
 
     form: PublishForm
     contents: list[bytes]
     first: int
     tags: list[bytes]
     mode: Mode
+    plain: bool = False
 
 
 class ProducerLink:
@@ -264,7 +268,9 @@ class ProducerLink:
         self.resolve(form)
         queues = form.queues
         engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
-        late, dated = delayed_among(contents), dated_among(contents)
+        late = dated = _NONE
+        if not post.plain:
+            late, dated = delayed_among(contents), dated_among(contents)
         if form.apart or late or dated:
             for i in range(len(contents)):
                 envelope = expiring(form.envelope, contents[i], engine.now) if i in dated else form.envelope

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.termini.tags import TAG, delivery_tag
@@ -31,6 +32,8 @@ _TRUE, _FALSE = b"\x41", b"\x42"
 _SIZE: Final = struct.Struct(">I")
 _TAG_HEAD: Final = b"\xa0\x10"  # the code and the length of a tag
 _MOST: Final = 256  # templates that are kept
+_SHORT: Final = 8  # entries of a run that is built entry by entry, together with others
+_deliveries = attrgetter("deliveries")
 
 Template = Callable[[int, bytes, int, bytes, int, int, int, bytes], bytes]
 
@@ -81,10 +84,23 @@ class TransferFrames:
         """Return the frames of `entries`, and how many frames there are. The deliveries' numbers in the session begin
         with `number`, those at their terminus with `link_number`. `state` is the state of all, if they have one.
         """
+        if state is not None or self._additions is not None:
+            return self._build_each(number, entries, link_number, state)
+        pieces: list[Piece] = []
+        frames = 0
+        for at, end in _stretches(entries):
+            some = entries if end - at == len(entries) else entries[at:end]
+            alike = self._alike(number + at, some, link_number + at)
+            more, count = ([alike], len(some)) if alike else self._build_each(number + at, some, link_number + at)
+            pieces += more
+            frames += count
+        return pieces, frames
+
+    def _build_each(
+        self, number: int, entries: list[Entry], link_number: int, state: DeliveryState | None = None
+    ) -> tuple[list[Piece], int]:
+        """Do `build` entry by entry."""
         additions = self._additions
-        alike = b"" if state is not None or additions is not None else self._alike(number, entries, link_number)
-        if alike:
-            return [alike], len(entries)
         pieces: list[Piece] = []
         parts: list[bytes] = []
         prefix, frame_max, marks = self._prefix, self._frame_max, self._queue.marks
@@ -139,7 +155,7 @@ class TransferFrames:
             or queue.marks
             or queue.options.max_priority
             or max(number, link_number) + count > MASK
-            or any(entry.deliveries for entry in entries)
+            or any(map(_deliveries, entries))
         ):
             return b""
         template, tail, fixed = self._template(envelope, 0)
@@ -199,6 +215,35 @@ class TransferFrames:
             return header_of(envelope, queue.failures(entry), first=not entry.deliveries, ttl=ttl) + content
         payload = sections_of(envelope, entry.content, entry.deliveries, marks)
         return payload if additions is None else additions.to_payload(payload, entry)
+
+
+def _stretches(entries: list[Entry]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of `entries`, as first place and the place behind the last one. Each part is a run, or consists
+    of short ones. Only a few entries of a run are looked at.
+    """
+    count = len(entries)
+    if entries[0].run is entries[-1].run:
+        yield 0, count
+        return
+    at = begin = 0
+    while at + _SHORT <= count:
+        run, end = entries[at].run, at + _SHORT
+        if entries[end - 1].run is not run:
+            at += 1
+            continue
+        step = count - end
+        while step:
+            if entries[end + step - 1].run is run:
+                end += step
+                step = min(step, count - end)
+            else:
+                step >>= 1
+        if begin < at:
+            yield begin, at
+        yield at, end
+        at = begin = end
+    if begin < count:
+        yield begin, count
 
 
 def header_of(envelope: Envelope, failures: int, *, first: bool, ttl: int | None = None) -> bytes:

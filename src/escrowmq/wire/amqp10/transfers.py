@@ -7,8 +7,7 @@ others are decoded, which also teaches the reader the form of the next ones.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.answers import MASK
@@ -33,6 +32,7 @@ from escrowmq.wire.amqp10.identity import unclaimed
 from escrowmq.wire.amqp10.incoming import Mode, Post, ProducerLink, PublishForm
 from escrowmq.wire.amqp10.management.links import RequestLink
 from escrowmq.wire.amqp10.parts import Parts
+from escrowmq.wire.amqp10.shape import TransferShape
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
@@ -68,24 +68,21 @@ Extent: TypeAlias = tuple[int, int, int]
 """The places of a performative, of its payload, and of the end of the frame."""
 
 
-class TransferShape(NamedTuple):
-    """The form of a transfer, by which the next ones are read if they differ only in size, number, tag and content.
-
-    `unpack` returns size, head, number, tag's code and length, tag, and the bytes up to the first three of the content,
-    which begins at `content_at`.
-    """
-
-    unpack: Callable[[bytes, int], tuple[Any, ...]]
-    head: bytes
-    tag_code: bytes
-    middle: bytes
-    content_at: int
-
-
 class Transfers:
     """Reads the transfers of one connection, and publishes them in runs."""
 
-    __slots__ = ("_connection", "_contents", "_endings", "_first", "_form", "_link", "_mode", "_parts", "_tags")
+    __slots__ = (
+        "_connection",
+        "_contents",
+        "_endings",
+        "_first",
+        "_form",
+        "_link",
+        "_mode",
+        "_parts",
+        "_plain",
+        "_tags",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -99,6 +96,7 @@ class Transfers:
         self._contents: list[bytes] = []
         self._tags: list[bytes] = []
         self._mode = UNSETTLED
+        self._plain = 0  # messages of the run that are known to be plain
 
     # -- runs
 
@@ -107,8 +105,8 @@ class Transfers:
         link, form, contents = self._link, self._form, self._contents
         if link is None or form is None:
             return
-        post = Post(form, contents, self._first, self._tags, self._mode)
-        self._link, self._form, self._contents, self._tags = None, None, [], []
+        post = Post(form, contents, self._first, self._tags, self._mode, plain=self._plain == len(contents))
+        self._link, self._form, self._contents, self._tags, self._plain = None, None, [], [], 0
         if link.link.end is not link:
             return  # the link was detached meanwhile
         self._connection.large_bodies = len(contents[-1]) >= LARGE
@@ -201,54 +199,37 @@ class Transfers:
             if form is None or content >= stop:
                 break
             self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], mode)
-            frames += 1
-            if code == 0x70 and end - stop >= _LEAST and data.startswith(data[at + 4 : p - 4], stop + 4):
-                shape = _shape(data, at, p, tag_end, content)
-                at = stop
-                if shape is not None:
-                    at, more = self._alike(data, at, end, shape)
-                    frames += more
-            else:
-                at = stop
+            begin, at, frames = at, stop, frames + 1
+            if (
+                code == 0x70
+                and end - stop >= _LEAST
+                and startswith(data[begin + 4 : p - 4], stop + 4)
+                and not startswith(_MESSAGE_ANNOTATIONS, content)
+            ):
+                at, more = self._alike(data, stop, TransferShape(data, begin, p, tag_end, content, stop))
+                frames += more
         if frames:
             self._received(session, frames)
         return at
 
-    def _alike(self, data: bytes, at: int, end: int, shape: TransferShape) -> tuple[int, int]:
-        """Add the transfers from `at` on that have this shape to the run. Return where the first other frame begins,
-        and how many there were.
+    def _alike(self, data: bytes, at: int, shape: TransferShape) -> tuple[int, int]:
+        """Add the transfers from `at` on that have this shape, which is that of the last message of the run, to the
+        run. Return where the first other frame begins, and how many there were.
         """
-        unpack, head, tag_code, middle, content_at = shape
-        contents: list[bytes] = []
-        tags: list[bytes] = []
-        add, add_tag = contents.append, tags.append
-        least, most = content_at + 3, self._connection.limits.frame_max
-        last = end - least
-        expected = self._first + len(self._contents)
-        while at <= last:
-            size, found, number, code, tag, between = unpack(data, at)
-            stop = at + size
-            if (
-                found != head
-                or number != expected
-                or between != middle
-                or code != tag_code
-                or not least <= size <= most
-                or stop > end
-            ):
-                break
-            add(data[at + content_at : stop])
-            add_tag(tag)
-            expected += 1
-            at = stop
-        count = unclaimed(contents)
-        if count < len(contents):  # the first message with a user-id is decoded
-            at -= sum([content_at + len(content) for content in contents[count:]])
+        self._plain += shape.plain
+        number = self._first + len(self._contents)
+        most, tagged = self._connection.limits.frame_max, not self._mode.settled
+        contents, tags, end, plain = shape.read(data, at, number, most, tagged=tagged)
+        count = len(contents)
+        if plain:
+            self._plain += count
+        else:
+            count = unclaimed(contents)  # the first message with a user-id is decoded
+            end -= sum([shape.content_at + len(content) for content in contents[count:]])
             del contents[count:], tags[count:]
         self._contents += contents
-        if not self._mode.settled:
-            self._tags += tags
-        return at, count
+        self._tags += tags
+        return end, count
 
     def _plain_link(self, session: Session, handle: int) -> ProducerLink | None:
         """Return the link with this handle, if its next transfer begins a message."""
@@ -449,23 +430,3 @@ def _mode(parts: Parts) -> Mode:
     if parts.transaction is not None:
         return parts.transaction.mode(settled=parts.settled)
     return SETTLED if parts.settled else UNSETTLED
-
-
-_unpackers: dict[tuple[int, int, int], Callable[[bytes, int], tuple[Any, ...]]] = {}
-
-
-def _shape(data: bytes, at: int, tag_at: int, tag_end: int, content: int) -> TransferShape | None:
-    """Return the shape of the transfer at `at`; None if its content begins with message annotations, which have to be
-    looked at. Its number has four bytes.
-    """
-    if data.startswith(_MESSAGE_ANNOTATIONS, content):
-        return None
-    key = tag_at - at - 8, tag_end - tag_at - 2, content + 3 - tag_end
-    unpack = _unpackers.get(key)
-    if unpack is None:
-        if len(_unpackers) >= _ENDINGS:
-            _unpackers.clear()
-        unpack = _unpackers[key] = struct.Struct(f">I{key[0]}sI2s{key[1]}s{key[2]}s").unpack_from
-    return TransferShape(
-        unpack, data[at + 4 : tag_at - 4], data[tag_at : tag_at + 2], data[tag_end : content + 3], content - at
-    )

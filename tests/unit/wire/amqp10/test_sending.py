@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.termini.tags import delivery_tag
+from escrowmq.wire.amqp10.codec import hot
+from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import Disposition, Transfer
 from escrowmq.wire.amqp10.codec.sections import Header, decode_header, split_head
 from escrowmq.wire.amqp10.codec.states import DeliveryState, Modified, Released
-from tests.unit.wire.amqp10.clients import Client, connected, message, server
+from tests.unit.wire.amqp10.clients import Client, body, connected, message, server
 
 
 def headers(client: Client) -> list[Header]:
@@ -87,3 +89,26 @@ def test_many_deliveries_are_the_same_as_single_ones(returned: tuple[int, ...]) 
         client.send(0, Disposition(role=True, first=number, settled=True, state=Released()))
     client.flow(1, 10, delivery_count=10)
     assert [n for n, _ in client.deliveries()] == list(range(10, 10 + len(returned)))
+
+
+@pytest.mark.parametrize("sizes", [(20, 1, 1, 9, 8), (1, 1, 1), (7, 7, 12), (3, 40), (40, 3), (8, 8)])
+def test_deliveries_of_several_runs_are_the_same_as_single_ones(sizes: tuple[int, ...]) -> None:
+    made, client = connected()
+    queue = made.broker.directory.vhost("/").queue("q")
+    client.sender("q")
+    number = 0
+    for i, size in enumerate(sizes):
+        bodies = [b"%d" % (number + n) * n for n in range(size)]
+        transfers = [
+            frame(0, hot.encode_transfer(0, number + n, b"%d" % n, settled=True), message(each, priority=i % 9))
+            for n, each in enumerate(bodies)
+        ]
+        client.send_bytes(b"".join(transfers))
+        number += size
+    client.receiver("q", credit=number)
+    found = list(client.inbox)
+    assert [each.performative for each in found] == [
+        Transfer(1, n, delivery_tag(queue.ident, n + 1, n + 1), 0, False) for n in range(number)
+    ]
+    expected = [(i % 9, b"%d" % (sum(sizes[:i]) + n) * n) for i, size in enumerate(sizes) for n in range(size)]
+    assert [(decode_header(split_head(each.payload)[0]).priority, body(each.payload)) for each in found] == expected
