@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from tests.simulation.branch_world import WEIGHTS as BRANCH_WEIGHTS
 from tests.simulation.branch_world import BranchWorld
 from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.link_world import TRANSACTIONS, LinkWorld, PostingWorld
 from tests.simulation.link_world import WEIGHTS as LINK_WEIGHTS
-from tests.simulation.link_world import LinkWorld
 from tests.simulation.steps import WEIGHTS, Step, steps_of
 from tests.simulation.world import World
 
@@ -29,7 +29,11 @@ class AnyWorld(Protocol):
 MakeWorld = Callable[[int], AnyWorld]
 
 
-WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {BranchWorld: BRANCH_WEIGHTS, LinkWorld: LINK_WEIGHTS}
+WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
+    BranchWorld: BRANCH_WEIGHTS,
+    LinkWorld: LINK_WEIGHTS,
+    PostingWorld: TRANSACTIONS,
+}
 """The frequencies of steps in worlds other than `World`."""
 
 

@@ -25,33 +25,92 @@ class Wire:
 
 @dataclass
 class Known:
-    """An unsettled delivery as a client knows it. `accepted` is its state, once there is one."""
+    """An unsettled delivery as a client knows it. `accepted` is its state, once there is one. `posted` says that it
+    belongs to the open transaction; `accepted` is then its outcome in that transaction.
+    """
 
     serial: int
     accepted: bool = False
+    posted: bool = False
+
+
+@dataclass
+class Control:
+    """The frames of a connection's control link, which outlives the other links of the connection."""
+
+    to_broker: deque[str] = field(default_factory=deque)
+    to_client: deque[str] = field(default_factory=deque)
 
 
 @dataclass
 class ProducerClient:
-    """Sends messages under two tags. It uses a tag again as soon as it has settled the delivery."""
+    """Sends messages under two tags, some of them in transactions. It uses a tag again as soon as it has settled the
+    delivery. `rejected` are messages of transactions that were rolled back: they are sent again.
+    """
 
     unsettled: dict[bytes, Known] = field(default_factory=dict)
     wire: Wire | None = None
     ready: bool = False  # the attach was answered
+    control: Control | None = None  # of the connection
+    transaction: str = ""  # open, or discharged and not answered yet
+    rejected: deque[int] = field(default_factory=deque)
 
     def send(self, serial: int, which: int) -> bool:
-        """Send a message, if a tag is free."""
+        """Send a message, if a tag is free. Return whether it is a new one."""
         free = [tag for tag in TAGS if tag not in self.unsettled]
-        if self.wire is None or not self.ready or not free:
+        if self.wire is None or not self.ready or not free or self.transaction == "discharged":
             return False
-        tag = free[which % len(free)]
-        self.unsettled[tag] = Known(serial)
-        self.wire.to_broker.append(("transfer", tag, serial))
-        return True
+        again = bool(self.rejected)
+        tag, serial = free[which % len(free)], self.rejected.popleft() if again else serial
+        self.unsettled[tag] = Known(serial, posted=bool(self.transaction))
+        self.wire.to_broker.append(("post" if self.transaction else "transfer", tag, serial))
+        return not again
+
+    # -- transactions
+
+    def declare(self) -> None:
+        """Begin a transaction."""
+        if self.control is not None and not self.transaction:
+            self.transaction = "open"
+
+    def discharge(self, *, commit: bool) -> None:
+        """End the transaction. It is committed only if the outcome of each post is known."""
+        posts = [delivery for delivery in self.unsettled.values() if delivery.posted]
+        if self.control is None or self.transaction != "open" or (commit and not all(each.accepted for each in posts)):
+            return
+        self.transaction = "discharged"
+        self.control.to_broker.append("commit" if commit else "rollback")
+
+    def hear_control(self) -> None:
+        """Receive the answer to a discharge."""
+        if self.control is None or not self.control.to_client:
+            return
+        committed = self.control.to_client.popleft() == "committed"
+        for tag, delivery in list(self.unsettled.items()):
+            if delivery.posted and committed:
+                delivery.posted = False
+            elif delivery.posted:
+                del self.unsettled[tag]
+                self.rejected.append(delivery.serial)
+                if self.wire is not None and self.ready:
+                    self.wire.to_broker.append(("settle", tag, 0))
+        self.transaction = ""
+
+    def connection_lost(self) -> None:
+        """Note that the connection is over, and its transaction with it. A commit may have been carried out, so the
+        posts have no state until the link has resumed.
+        """
+        self.control = None
+        self.transaction = ""
+        for delivery in self.unsettled.values():
+            if delivery.posted:
+                delivery.posted = delivery.accepted = False
+
+    # -- the link
 
     def settle(self, which: int) -> None:
         """Settle a delivery whose outcome is known."""
-        known = [tag for tag, delivery in self.unsettled.items() if delivery.accepted]
+        known = [tag for tag, delivery in self.unsettled.items() if delivery.accepted and not delivery.posted]
         if known and self.wire is not None and self.ready:
             tag = known[which % len(known)]
             del self.unsettled[tag]
@@ -70,8 +129,18 @@ class ProducerClient:
         """Continue after the answer to an attach. `found` says of the broker's tags whether they have an outcome."""
         assert self.wire is not None
         self.ready = True
+        for tag in found:
+            if tag not in self.unsettled:  # settled while the attach was on its way
+                self.wire.to_broker.append(("settle", tag, 0))
         for tag, delivery in list(self.unsettled.items()):
-            if delivery.accepted or found.get(tag):  # rows 3, 10 and 12
+            if delivery.posted:
+                if self.transaction == "discharged":
+                    continue  # the answer decides
+                if tag not in found:
+                    self.wire.to_broker.append(("post", tag, delivery.serial))
+                elif not found[tag]:
+                    self.wire.to_broker.append(("post again", tag, delivery.serial))
+            elif delivery.accepted or found.get(tag):  # rows 3, 10 and 12
                 del self.unsettled[tag]
                 if tag in found:
                     self.wire.to_broker.append(("settle", tag, 0))

@@ -1,10 +1,11 @@
 """Exactly-once links in a simulated world: producers, consumers, a rival, and a broker that crashes.
 
-Producers send numbered messages to one queue, and use two delivery tags in turn. Consumers and a rival without a link
-receive them. Some messages are delayed, and each consumer selects messages by their number. Connections are lost, links
-are detached and stolen, and the broker is killed at any step. In the end every message must have been processed exactly
-once, none before it was due or by a consumer that does not select it, and before each crash everything visible must
-have been on disk.
+Producers send numbered messages to one queue, some of them in transactions, and use two delivery tags in turn. A
+connection may have its link stolen while its last discharge is still on its way to the broker. Consumers and a rival
+without a link receive the messages. Some messages are delayed, and each consumer selects messages by their number.
+Connections are lost, links are detached and stolen, and the broker is killed at any step. In the end every message must
+have been processed exactly once, none before it was due or by a consumer that does not select it, and before each crash
+everything visible must have been on disk.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from escrowmq.core.branches.branch import Publication
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -34,6 +36,7 @@ from escrowmq.core.termini.terminus import (
 from escrowmq.journal.memory import MemoryStorage
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.link_clients import ConsumerClient, Frame, Known, ProducerClient, Wire
+from tests.simulation.link_transactions import ProducerConnection
 from tests.simulation.steps import Step
 from tests.unit.core.site import Site
 
@@ -56,6 +59,25 @@ WEIGHTS: Final[dict[str, int]] = {
     "snapshot": 2,
     "compact": 2,
 }
+TRANSACTIONS: Final[dict[str, int]] = {
+    "send": 60,
+    "settle": 30,
+    "arrive": 100,
+    "hear": 100,
+    "process": 5,
+    "turn": 10,
+    "sync": 30,
+    "attach": 20,
+    "drop": 2,
+    "detach": 2,
+    "crash": 1,
+    "crash in sync": 1,
+    "declare": 30,
+    "discharge": 25,
+    "control": 60,
+    "late": 10,
+}
+"""The frequencies of steps in a world whose producers post in transactions."""
 PRODUCERS: Final = 2
 CONSUMERS: Final = 2
 ROUNDS: Final = 200
@@ -177,6 +199,8 @@ class LinkWorld:
         self.sent = 0
         self.by_rival: list[int] = []
         self.posted: dict[int, int] = {}  # when a message was posted first
+        self.connections: dict[int, ProducerConnection] = {}  # by number of the producer
+        self.replaced: list[ProducerConnection] = []  # connections whose client has opened another one
 
     @property
     def queue(self) -> Queue:
@@ -215,6 +239,13 @@ class LinkWorld:
         if self.producers[step.who % PRODUCERS].send(self.sent + 1, step.what):
             self.sent += 1
 
+    def _send_again(self, step: Step) -> None:
+        """End the transaction of a producer, and send what it has to send again."""
+        producer = self.producers[step.who % PRODUCERS]
+        producer.discharge(commit=True)
+        if producer.rejected:
+            producer.send(0, step.what)
+
     def _settle(self, step: Step) -> None:
         self.producers[step.who % PRODUCERS].settle(step.what)
 
@@ -223,6 +254,33 @@ class LinkWorld:
 
     def _hear(self, step: Step) -> None:
         self.client(step.who).hear()
+
+    def _declare(self, step: Step) -> None:
+        self.producers[step.who % PRODUCERS].declare()
+
+    def _discharge(self, step: Step) -> None:
+        self.producers[step.who % PRODUCERS].discharge(commit=bool(step.what % 4))
+
+    def _control(self, step: Step) -> None:
+        """Let the broker read a discharge, and the client an answer, after all earlier frames of the connection."""
+        who = step.who % PRODUCERS
+        connection, side = self.connections.get(who), self.sides.get(who)
+        if connection is not None and connection.control.to_broker:
+            while side is not None and side.wire.to_broker:
+                self._arrive(Step("arrive", who, 0, 0))
+            self.count(connection.read())
+        if side is None or not side.waiting:
+            while side is not None and side.wire.to_client:
+                self.producers[who].hear()
+            self.producers[who].hear_control()
+
+    def _late(self, step: Step) -> None:
+        """Let the broker read a discharge of a connection that its client has given up, or learn that it is gone."""
+        if self.replaced:
+            connection = self.replaced[step.who % len(self.replaced)]
+            if step.what % 2 or not connection.read():
+                self.replaced.remove(connection)
+                connection.lost()
 
     def _rival(self, step: Step) -> None:
         entry = self.site.broker.engine.get(self.queue, auto_settle=True)
@@ -249,6 +307,8 @@ class LinkWorld:
             found = side.loan.resumed(tag, _ENVELOPE, content, [self.target(serial)])
             self.count("resumed: new" if isinstance(found, Receipt) else "resumed: known")
             side.tell(self.site.journal.end_lsn, ("accepted", tag, 0))
+        elif verb in {"post", "post again"}:
+            self._post(side, self.connections[who], tag, content, again=verb == "post again")
         elif verb == "settle":
             side.loan.forget([tag])
         else:
@@ -256,6 +316,13 @@ class LinkWorld:
             if number is not None:
                 side.loan.settle(number, number, Disposition.ACCEPTED)
             side.tell(self.site.broker.termini.record(), ("settled", tag, 0))
+
+    def _post(self, side: LinkSide, connection: ProducerConnection, tag: bytes, content: bytes, *, again: bool) -> None:
+        if again and side.loan.recognised(tag, content) is not None:
+            self.count("posted before")
+        else:
+            connection.post(side.loan, Publication(_ENVELOPE, [content], (self.target(int(content)),)), tag)
+        side.tell(0, ("accepted", tag, 0))
 
     def target(self, serial: int) -> Queue:
         """Return the queue for a message: the one in which it waits, if it is delayed."""
@@ -285,12 +352,24 @@ class LinkWorld:
         role = LinkRole.INCOMING if who < PRODUCERS else LinkRole.OUTGOING
         side = self.sides[who] = LinkSide(self, client, TerminusKey("/", "c", str(who), role))
         if isinstance(client, ProducerClient):
-            self._attach_producer(side, client)
+            if who in self.connections and step.what % 3 == 0:
+                self.replaced.append(self.connections.pop(who))
+                client.connection_lost()
+            if who not in self.connections:
+                self.connections[who] = ProducerConnection(self.site)
+                client.control = self.connections[who].control
+            self._attach_producer(side, client, self.connections[who])
         else:
             self._attach_consumer(side, client)
 
-    def _attach_producer(self, side: LinkSide, client: ProducerClient) -> None:
+    def _attach_producer(self, side: LinkSide, client: ProducerClient, connection: ProducerConnection) -> None:
         client.ready = False
+        for owner in side.loan.terminus.arrivals.owners():
+            if owner is not connection:
+                self.count("given up")
+                owner.give_up("the link was resumed on another connection")
+        if side.loan.terminus.arrivals.owners():
+            self.count("resumed within a transaction")
         remote = {tag: delivery.accepted for tag, delivery in client.unsettled.items()}
         found = {tag: each is not None for tag, each in side.loan.reconcile(remote, complete=True).items()}
         for tag, known in found.items():
@@ -316,7 +395,11 @@ class LinkWorld:
         )
 
     def _drop(self, step: Step) -> None:
-        side = self.sides.pop(step.who % (PRODUCERS + CONSUMERS), None)
+        who = step.who % (PRODUCERS + CONSUMERS)
+        side = self.sides.pop(who, None)
+        if who in self.connections:
+            self.connections.pop(who).lost()
+            self.producers[who].connection_lost()
         if side is not None:
             side.loan.connection_lost()
             side.client.wire = None
@@ -339,6 +422,8 @@ class LinkWorld:
         self.site.sync()
         for side in list(self.sides.values()):
             side.synced(self.site.journal.synced_lsn)
+        for connection in self.connections.values():
+            connection.synced()
 
     def _snapshot(self, step: Step) -> None:
         self._turn(step)
@@ -365,8 +450,12 @@ class LinkWorld:
         self.site = self.site.restart(segment_bytes=1500)
         self.site.broker.formats[0] = Numbers()
         self.sides.clear()
+        self.connections.clear()
+        self.replaced.clear()
         for client in self.clients:
             client.wire = None
+            if isinstance(client, ProducerClient):
+                client.connection_lost()
         # A crash may undo the step out of the queue of delayed messages, which is taken again then.
         lost = {serial for serial in visible - self.kept() if not delay_of(serial)}
         if lost:
@@ -387,12 +476,14 @@ class LinkWorld:
 
     def finish(self) -> None:
         """Let every client finish its work without trouble. Then each message must have been processed once."""
+        while self.replaced:
+            self.do(Step("late", 0, 1, 0))
         everybody = range(PRODUCERS + CONSUMERS)
         for who in everybody:
             self.do(Step("attach", who, 0, 0))
         for _ in range(ROUNDS):
             for who in everybody:
-                for kind in ("settle", "process", "credit", "hear"):
+                for kind in ("control", "send again", "settle", "process", "credit", "hear"):
                     self.do(Step(kind, who, 0, 0))
                 self.do(Step("arrive", who, 0, 0))
             self.do(Step("time", 0, 0, 0))
@@ -412,7 +503,12 @@ class LinkWorld:
         waiting = self.site.vhost.delayed
         return (
             not any(client.unsettled for client in self.clients)
+            and not any(producer.rejected or producer.transaction for producer in self.producers)
             and not (waiting is not None and waiting.ready)
             and not self.site.contents()
             and not self.queue.unsettled
         )
+
+
+class PostingWorld(LinkWorld):
+    """A history of exactly-once links whose producers post in transactions. Only the frequencies of steps differ."""

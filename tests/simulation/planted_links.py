@@ -18,11 +18,13 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.termini.arrivals import Arrival, Arrivals
+from escrowmq.core.termini.enlisted_posts import EnlistedPosts
 from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
 from escrowmq.core.termini.posting import ArrivalWork
 from escrowmq.core.termini.recovery import FoundTermini
 from escrowmq.core.termini.registry import Termini
 from escrowmq.core.turn import Turn
+from tests.simulation.link_transactions import ProducerConnection
 
 _acquire = Loan.acquire
 _apply = Decision.apply
@@ -120,6 +122,18 @@ def everything_is_wanted(queue: Queue, host: Any, consumer: Consumer) -> Callabl
     return lambda _entry: True
 
 
+def posts_not_named_in_the_map(self: Arrivals, tags: Sequence[bytes], posts: EnlistedPosts) -> None:
+    """Let a sender that resumes within a transaction not learn of its posts."""
+
+
+def posts_stay(self: EnlistedPosts) -> None:
+    """Do nothing: the terminus does not have the posts."""
+
+
+def transaction_continues_after_a_theft(self: ProducerConnection, text: str) -> None:
+    """Let a commit on the old connection publish messages that the client sends again on the new one."""
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "transfer before its acquisition is synced": {(Loan, "acquire"): transfer_before_its_acquisition_is_synced},
     "post visible before its sync": {(Decision, "apply"): visible_before_its_sync},
@@ -140,9 +154,16 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
         (DueBuckets, "take_due"): taken_early,
         (DueBuckets, "prepare"): prepared_early,
     },
+    "posts not named in the map": {
+        (Arrivals, "enlist"): posts_not_named_in_the_map,
+        (EnlistedPosts, "leave"): posts_stay,
+    },
+    "transaction continues after a theft": {(ProducerConnection, "give_up"): transaction_continues_after_a_theft},
     "selector ignored": {(selection, "wanted"): everything_is_wanted},
 }
 """The patches of each bug, by class and attribute."""
+OF_TRANSACTIONS: Final = frozenset(("posts not named in the map", "transaction continues after a theft"))
+"""The bugs that only transactions of producers show."""
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.simulation.__main__ import report
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.link_world import WEIGHTS, LinkWorld
-from tests.simulation.planted_links import PLANTED, planted
+from tests.simulation.link_world import TRANSACTIONS, WEIGHTS, LinkWorld, PostingWorld
+from tests.simulation.planted_links import OF_TRANSACTIONS, PLANTED, planted
 from tests.simulation.steps import Step
 
 HISTORIES = 200
 NUMBER = st.integers(0, 255)
-STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
+STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS | TRANSACTIONS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
 NEVER_MISSING = {
     *("claimed", "in doubt", "agreed", "resumed: new", "resumed: known", "stolen", "crashes", "messages"),
@@ -35,6 +35,19 @@ def test_histories_by_seed_process_every_message_once() -> None:
     assert {event for event, number in events.items() if number} >= NEVER_MISSING
 
 
+@pytest.mark.rule("SET-3", "SET-7", "SET-9", "SET-12")
+def test_histories_with_transactions_process_every_message_once() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(60):
+        result = history(seed, make_world=PostingWorld)
+        if isinstance(result, Failure):
+            pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")
+        events.update(result)
+    assert {event for event, number in events.items() if number} >= {
+        *("posted before", "given up", "resumed within a transaction", "committed", "rolled back"),
+    }
+
+
 @pytest.mark.rule("SET-3", "SET-9")
 @given(STEPS, st.integers(0, 2**16))
 @settings(max_examples=40, deadline=None)
@@ -44,8 +57,9 @@ def test_generated_histories_process_every_message_once(steps: list[Step], seed:
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
+    make_world = PostingWorld if bug in OF_TRANSACTIONS else LinkWorld
     with planted(bug):
         for seed in range(HISTORIES):
-            if isinstance(history(seed, make_world=LinkWorld), Failure):
+            if isinstance(history(seed, make_world=make_world), Failure):
                 return
     pytest.fail(f"not found in {HISTORIES} histories")

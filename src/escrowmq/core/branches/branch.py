@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.reservations.reservation import ReservationSettlement
-    from escrowmq.core.termini.posting import ArrivalWork
+    from escrowmq.core.termini.enlisted_posts import EnlistedPosts
 
 
 OPERATION_BYTES: Final = 200
@@ -285,7 +285,7 @@ class TransactionBranch:
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
         self.reservations: list[ReservationSettlement] = []
-        self.arrivals: list[ArrivalWork] = []  # the delivery tags of messages from links that settle second
+        self.arrivals: list[EnlistedPosts] = []  # the delivery tags of messages from links that settle second
         self.operations = 0
         self.bytes = 0
         self.kept_bytes = 0  # the estimated size of its settled deliveries in memory
@@ -450,7 +450,10 @@ class TransactionBranch:
         """Drop the references to the work."""
         self.publications.clear()
         self.settlements.clear()
-        self.arrivals.clear()
+        if self.arrivals:
+            for posts in self.arrivals:
+                posts.leave()
+            self.arrivals.clear()
         self._latest = None
         if self.holding is not None:
             self.holding.shrink(0)

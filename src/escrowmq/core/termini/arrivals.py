@@ -10,7 +10,7 @@ new message that equals the old one byte by byte cannot be told from it; an id i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,7 @@ from escrowmq.core.queues.outcome import Disposition
 
 if TYPE_CHECKING:
     from escrowmq.core.access.holdings import Holding
+    from escrowmq.core.termini.enlisted_posts import EnlistedPosts, PostOwner
 
 
 class Arrival(NamedTuple):
@@ -55,11 +56,12 @@ def fingerprint_of(content: bytes) -> int:
 class Arrivals:
     """Tags, outcomes and fingerprints of unsettled messages. Accepted ones, which are most, cost the least memory."""
 
-    __slots__ = ("_accepted", "_certain", "_in_doubt", "_others", "_unsynced", "partial")
+    __slots__ = ("_accepted", "_certain", "_enlisted", "_in_doubt", "_others", "_unsynced", "partial")
 
     def __init__(self) -> None:
         self._accepted: dict[bytes, int] = {}
         self._others: dict[bytes, Arrival] = {}
+        self._enlisted: dict[bytes, EnlistedPosts] = {}  # posts of transactions that are open
         self._unsynced: deque[tuple[int, Sequence[bytes]]] = deque()  # with the LSN that their outcomes wait for
         self._certain: frozenset[bytes] = frozenset()  # of a suspended terminus: outcomes that never left the broker
         self._in_doubt: set[bytes] = set()  # tags that the sender was told to send again
@@ -73,15 +75,29 @@ class Arrivals:
         return len(self._accepted) + len(self._others)
 
     def __contains__(self, tag: bytes) -> bool:
-        return tag in self._accepted or tag in self._others
+        return tag in self._accepted or tag in self._others or tag in self._enlisted
 
     def get(self, tag: bytes) -> Arrival | None:
         """Return the message with this tag, or None if there is none."""
         fingerprint = self._accepted.get(tag)
-        return self._others.get(tag) if fingerprint is None else Arrival(Disposition.ACCEPTED, fingerprint)
+        if fingerprint is not None:
+            return Arrival(Disposition.ACCEPTED, fingerprint)
+        posts = self._enlisted.get(tag)
+        if posts is not None:
+            return Arrival(Disposition.ACCEPTED, posts.tags[tag], posts.owner.accepted)
+        return self._others.get(tag)
+
+    def owner(self, tag: bytes) -> PostOwner | None:
+        """Return the open transaction in which the message with this tag was posted."""
+        posts = self._enlisted.get(tag)
+        return None if posts is None else posts.owner
+
+    def owners(self) -> list[PostOwner]:
+        """Return the open transactions that have posts of this terminus."""
+        return list({id(posts.owner): posts.owner for posts in self._enlisted.values()}.values())
 
     def items(self) -> Iterator[tuple[bytes, Arrival]]:
-        """Yield all tags with their messages."""
+        """Yield all tags with their messages, except those of open transactions."""
         for tag, fingerprint in self._accepted.items():
             yield tag, Arrival(Disposition.ACCEPTED, fingerprint)
         yield from self._others.items()
@@ -99,7 +115,9 @@ class Arrivals:
     def check_new(self, tags: Sequence[bytes]) -> None:
         """Raises ILLEGAL_STATE if a tag belongs to an unsettled delivery."""
         taken = len(set(tags)) < len(tags) or not self._accepted.keys().isdisjoint(tags)
-        if taken or (self._others and not self._others.keys().isdisjoint(tags)):
+        for others in (self._others, self._enlisted):
+            taken = taken or not others.keys().isdisjoint(tags)
+        if taken:
             raise BrokerError(
                 Condition.ILLEGAL_STATE, "delivery tag belongs to an unsettled delivery of this link; settle that first"
             )
@@ -116,6 +134,16 @@ class Arrivals:
             unsynced.popleft()
         if lsn > synced:
             unsynced.append((lsn, tags))
+
+    def enlist(self, tags: Sequence[bytes], posts: EnlistedPosts) -> None:
+        """Add messages that are posted in a transaction."""
+        self._enlisted.update(dict.fromkeys(tags, posts))
+        self._in_doubt.difference_update(tags)
+
+    def withdraw(self, tags: Iterable[bytes]) -> None:
+        """Remove messages whose transaction has ended."""
+        for tag in tags:
+            self._enlisted.pop(tag, None)
 
     def restore(self, accepted: dict[bytes, int]) -> None:
         """Take the fingerprints of accepted messages by their tags, after a restart. The dict is not copied."""
@@ -135,7 +163,10 @@ class Arrivals:
         self.supersede(tags)
         for tag in tags:
             self._in_doubt.discard(tag)
-            if self._accepted.pop(tag, None) is not None:
+            posts = self._enlisted.pop(tag, None)
+            if posts is not None:
+                del posts.tags[tag]  # the commit publishes the message, and keeps no tag
+            elif self._accepted.pop(tag, None) is not None:
                 gone.append(tag)
             else:
                 self._others.pop(tag, None)
@@ -146,6 +177,9 @@ class Arrivals:
         gone = list(self._accepted)
         self._accepted.clear()
         self._others.clear()
+        for tag, posts in self._enlisted.items():
+            del posts.tags[tag]
+        self._enlisted.clear()
         self._unsynced.clear()
         self._in_doubt.clear()
         self._certain = frozenset()
@@ -205,5 +239,6 @@ class Arrivals:
         self._certain = frozenset()
         if self.partial is not None and complete and self.partial.tag not in remote:
             self.interrupt(None)
-        gone = [tag for tag, _ in self.items() if tag not in remote] if complete else []
-        return found, gone
+        if not complete:
+            return found, []
+        return found, [tag for tag in (*self._accepted, *self._others, *self._enlisted) if tag not in remote]

@@ -15,7 +15,8 @@ from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_acquired, numbered_ranges
 from escrowmq.core.termini.arrivals import Arrival, Partial, fingerprint_of
-from escrowmq.core.termini.posting import arrive_in, post
+from escrowmq.core.termini.enlisted_posts import enlist
+from escrowmq.core.termini.posting import post
 from escrowmq.core.termini.terminus import TerminusInput, TerminusState
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.acquisitions import TakenUp
+    from escrowmq.core.termini.enlisted_posts import PostOwner
     from escrowmq.core.termini.registry import Termini
     from escrowmq.core.termini.terminus import Terminus
 
@@ -167,6 +169,17 @@ class Loan:
             return []
         return self.terminus.deliveries.enlist(branch, first, last)
 
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """Take deliveries back from a branch that was rolled back (`branches.branch.Keeper`). `tags` are their numbers.
+
+        If another link has the terminus now, its client regards them as settled, because its attach did not name them.
+        They get the default outcome then.
+        """
+        if self.latest:
+            self.terminus.deliveries.keep(consumer, tags, entries)
+        else:
+            self._termini.engine.settle(consumer, list(entries), self.terminus.settings.default)
+
     def take_up(self, numbers: Sequence[int]) -> tuple[list[TakenUp], int]:
         """Return unsettled deliveries that the link sends again (`Acquisitions.take_up`), and the LSN for which their
         transfers wait (0: no wait), because an acquisition may not be on disk yet.
@@ -214,12 +227,14 @@ class Loan:
         else:
             partial.close()
 
-    def arrive_in(self, branch: TransactionBranch, publication: Publication, tags: Sequence[bytes]) -> None:
-        """Add the tags of a publication that was just enlisted in `branch`. The record of the commit holds them. Raises
-        as `post`; the caller then marks the branch as failed.
+    def arrive_in(
+        self, branch: TransactionBranch, owner: PostOwner, publication: Publication, tags: Sequence[bytes]
+    ) -> None:
+        """Add the tags of a publication that `owner` has just enlisted in its branch. The record of the commit holds
+        them. Raises as `post`; the caller then marks the branch as failed.
         """
         self._begin(tags)
-        arrive_in(self.terminus, branch, publication, tags)
+        enlist(self.terminus, branch, owner, publication, tags)
 
     def resumed(self, tag: bytes, envelope: Envelope, content: bytes, queues: Sequence[Queue]) -> Arrival | Receipt:
         """Take a message that a resuming sender sends again in full. Return its outcome if it is the message that had

@@ -18,7 +18,6 @@ from escrowmq.core.termini.arrivals import fingerprint_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from escrowmq.core.branches.branch import Publication, TransactionBranch
     from escrowmq.core.engine import Engine
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.queues.queue import Queue
@@ -61,14 +60,7 @@ class ArrivalWork:
         self._terminus.arrivals.accept(self._tags, self._fingerprints, end, synced)
 
 
-def arrive_in(terminus: Terminus, branch: TransactionBranch, publication: Publication, tags: Sequence[bytes]) -> None:
-    """Add the tags of messages that are published in a branch."""
-    lasting = _lasts(terminus, publication.envelope, publication.queues)
-    fingerprints = list(map(fingerprint_of, publication.contents))
-    branch.arrivals.append(ArrivalWork(terminus, tags, fingerprints, lasting=lasting))
-
-
-def _lasts(terminus: Terminus, envelope: Envelope, queues: Sequence[Queue]) -> bool:
+def lasts(terminus: Terminus, envelope: Envelope, queues: Sequence[Queue]) -> bool:
     """Return whether messages and tags survive a restart."""
     lasting = envelope.durable or any(queue.persists_all for queue in queues)
     return terminus.keeps and lasting and any(queue.durable for queue in queues)
@@ -84,7 +76,7 @@ def post(
 ) -> Receipt:
     """Publish a run of messages with these tags. Messages that a queue refused leave no tag."""
     fingerprints = list(map(fingerprint_of, contents))
-    if not _lasts(terminus, envelope, queues):
+    if not lasts(terminus, envelope, queues):
         receipt = engine.publish(envelope, contents, queues)
         taken = [i for i in range(len(tags)) if i not in receipt.refused] if receipt.refused else range(len(tags))
         synced = engine.log.synced_lsn

@@ -262,7 +262,7 @@ def _attach_producer(link: Link, request: Attach) -> None:
     if DELAYED_DELIVERY in request.desired_capabilities:
         answer.offered_capabilities = (DELAYED_DELIVERY,)
     if request.unsettled is not None:
-        found = map_for_producer(loan, request, answer, connection.frame_max)
+        found = map_for_producer(loan, request, answer, connection.frame_max, connection.transactions)
         answer.unsettled, answer.incomplete_unsettled = found
     link.session.send(answer, max(loan.lsn, connection.broker.log.end_lsn))
     connection.publishes()

@@ -392,6 +392,15 @@ class ProducerLink:
             self._loan.forget((tag,))
         self.link.session.credit_later(self)
 
+    def abort(self, tag: bytes) -> None:
+        """Forget a message whose delivery the client resumes and aborts. It will send it again as a new one, so an open
+        transaction in which it was posted cannot commit any more.
+        """
+        owner = None if self._loan is None else self._loan.terminus.arrivals.owner(tag)
+        if owner is not None:
+            owner.give_up("a post of the transaction was aborted")
+        self.forget(tag)
+
     def resume_outcome(self, number: int, tag: bytes, state: DeliveryState | None, *, settled: bool) -> None:
         """Resume a message without its content. If the client settles it, it is over. Otherwise the client's outcome
         counts, if it has one, and the broker settles.

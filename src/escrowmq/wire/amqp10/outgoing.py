@@ -382,8 +382,8 @@ class ConsumerLink:
 
     @property
     def keeper(self) -> Keeper | None:
-        """The holder of the link's deliveries, which takes them back from a branch that is rolled back."""
-        return self._loan.terminus.deliveries if self._loan is not None else None
+        """The link's loan, which takes deliveries back from a branch that is rolled back."""
+        return self._loan
 
     def settle(self, first: int, last: int, settlement: Disposition | Modification) -> int:
         """Settle deliveries by their numbers at the terminus. Return how many of them were unsettled."""

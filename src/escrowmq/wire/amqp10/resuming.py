@@ -15,7 +15,15 @@ from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.encoding import decode
 from escrowmq.wire.amqp10.codec.performatives import encode_performative
-from escrowmq.wire.amqp10.codec.states import STATE, Accepted, DeliveryState, Modified, Rejected, Released
+from escrowmq.wire.amqp10.codec.states import (
+    STATE,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL, session_fault
 from escrowmq.wire.amqp10.parts import point_of
 from escrowmq.wire.amqp10.resume import SenderAction, resumptions, reverted
@@ -24,8 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from escrowmq.core.termini.arrivals import Arrival
+    from escrowmq.core.termini.enlisted_posts import PostOwner
     from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.performatives import Attach
+    from escrowmq.wire.amqp10.transactions import LocalTransactions
 
 _FRAME_HEAD: Final = 8
 _MAP_HEAD: Final = 16  # what a map adds to a performative without one
@@ -70,18 +80,34 @@ def plan_for_consumer(loan: Loan, request: Attach, answer: Attach, frame_max: in
 
 
 def map_for_producer(
-    loan: Loan, request: Attach, answer: Attach, frame_max: int
+    loan: Loan, request: Attach, answer: Attach, frame_max: int, transactions: LocalTransactions
 ) -> tuple[dict[bytes, DeliveryState | None], bool]:
     """Compare the tags of a producer's terminus with the client's map. Return the map for the answer, and whether it is
     incomplete. Raises AmqpFault if not even one delivery fits into a frame.
+
+    A post of an open transaction has a state only if that transaction is one of the connection's own `transactions`,
+    and the client knows its outcome in it. The transactions of other connections cannot commit any more.
     """
-    remote = {tag: reverted(state) is not None for tag, state in (request.unsettled or {}).items()}
+    arrivals = loan.terminus.arrivals
+    for owner in arrivals.owners():
+        if owner not in transactions:
+            owner.give_up("the link of a post was resumed on another connection")
+    remote = {tag: _is_known(state, arrivals.owner(tag)) for tag, state in (request.unsettled or {}).items()}
     found = loan.reconcile(remote, complete=not request.incomplete_unsettled)
     ours = {tag: None if each is None else state_of(each) for tag, each in found.items()}
-    partial = loan.terminus.arrivals.partial
+    partial = arrivals.partial
     if partial is not None and partial.tag in remote:
         ours[partial.tag] = point_of(partial)
     return _fitting(ours, answer, frame_max)
+
+
+def _is_known(state: DeliveryState | None, owner: PostOwner | None) -> bool:
+    """Return whether a sender knows the outcome of a message. `owner` is the open transaction in which it was posted,
+    if there is one.
+    """
+    if owner is not None and isinstance(state, TransactionalState):
+        return state.outcome is not None and encode_composite(state) == owner.accepted
+    return reverted(state) is not None
 
 
 def state_of(arrival: Arrival) -> DeliveryState:

@@ -246,7 +246,7 @@ class LocalTransaction:
             try:
                 self._connection.broker.transactions.enlist(self.branch, work)
                 if loan is not None:
-                    loan.arrive_in(self.branch, work, tags)
+                    loan.arrive_in(self.branch, self, work, tags)
             except BrokerError as error:
                 self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
         if self.fault is not None:
@@ -326,6 +326,9 @@ class LocalTransactions:
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
+
+    def __contains__(self, transaction: object) -> bool:
+        return transaction in self._by_id.values()
 
     def declare(self, control: CoordinatorLink) -> LocalTransaction:
         """Begin a transaction. Raises AmqpFault (resource-limit-exceeded)."""

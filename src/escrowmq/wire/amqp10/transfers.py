@@ -272,7 +272,7 @@ class Transfers:
             self.publish_now()
             end_of_link.spend(1)
             if parts.resumed and isinstance(end_of_link, ProducerLink):
-                end_of_link.forget(parts.tag)
+                end_of_link.abort(parts.tag)
             return None
         parts.settled = parts.settled or bool(transfer.settled)
         parts.state = transfer.state or parts.state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from escrowmq.core.branches.branch import TransactionBranch
 from escrowmq.core.broker import Broker
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
@@ -22,6 +23,20 @@ from escrowmq.core.termini.terminus import (
     TerminusSettings,
 )
 from tests.unit.core.site import Site
+
+
+class Account:
+    """A transaction of a client, with its branch."""
+
+    accepted = b"accepted"
+
+    def __init__(self, branch: TransactionBranch) -> None:
+        self.branch = branch
+        self.reasons: list[str] = []
+
+    def give_up(self, text: str) -> None:
+        self.reasons.append(text)
+
 
 KEPT = TerminusSettings(Durability.UNSETTLED_STATE, ExpiryPolicy.NEVER, second=True)
 """Settings with which the unsettled deliveries survive a restart."""

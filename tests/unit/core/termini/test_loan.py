@@ -17,7 +17,16 @@ from escrowmq.core.records.termini import decode_acquired, decode_forgotten, dec
 from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
 from escrowmq.core.termini.terminus import TerminusInput
 from tests.unit.core.site import Site
-from tests.unit.core.termini.links import BRIEF, KEPT, TestedLink, attached_again, consuming, incoming, outgoing
+from tests.unit.core.termini.links import (
+    BRIEF,
+    KEPT,
+    Account,
+    TestedLink,
+    attached_again,
+    consuming,
+    incoming,
+    outgoing,
+)
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Disposition
 
@@ -250,7 +259,7 @@ class TestBranches:
         link = consuming(site, b"a", b"b", credit=2)
         branch = site.begin()
         for consumer, numbers, entries in link.loan.enlist(branch, 1, 1):
-            undo = Keep(link.terminus.deliveries, numbers)
+            undo = Keep(link.loan, numbers)
             site.broker.transactions.enlist(branch, Settlement(consumer, entries, disposition, undo))
         return link, branch
 
@@ -271,6 +280,16 @@ class TestBranches:
         assert site.contents() == [b"b"]
         site.broker.transactions.rollback(branch)
         assert site.contents() == [b"a", b"b"]
+
+    @pytest.mark.rule("SET-7", "SET-12")
+    def test_a_rollback_after_another_link_has_resumed_gives_the_default_outcome(self) -> None:
+        site = Site()
+        link, branch = self.enlisted(site, ACCEPTED)
+        again = attached_again(site, link)
+        assert again.terminus.deliveries.numbers() == [2], "the client regards the first one as settled"
+        site.broker.transactions.rollback(branch)
+        assert again.terminus.deliveries.numbers() == [2]
+        assert site.contents() == [b"a"]
 
     @pytest.mark.rule("SET-10")
     @pytest.mark.parametrize("snapshot", [False, True])
@@ -308,7 +327,7 @@ class TestBranches:
         branch = site.begin()
         publication = site.publication("q", b"a", b"b")
         site.broker.transactions.enlist(branch, publication)
-        link.loan.arrive_in(branch, publication, [b"1", b"2"])
+        link.loan.arrive_in(branch, Account(branch), publication, [b"1", b"2"])
         assert link.terminus.arrivals.count == 0
         if commit:
             site.broker.transactions.commit(branch)
@@ -328,7 +347,7 @@ class TestBranches:
         branch = site.begin()
         publication = site.publication("q", b"a", durable=False)
         site.broker.transactions.enlist(branch, publication)
-        link.loan.arrive_in(branch, publication, [b"1"])
+        link.loan.arrive_in(branch, Account(branch), publication, [b"1"])
         site.broker.transactions.commit(branch)
         assert link.terminus.arrivals.count == 1
         assert site.records(Kind.COMMIT, Kind.ARRIVED) == []

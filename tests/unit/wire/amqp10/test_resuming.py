@@ -22,11 +22,20 @@ from escrowmq.wire.amqp10.codec.performatives import (
     Transfer,
     encode_performative,
 )
-from escrowmq.wire.amqp10.codec.states import Accepted, DeliveryState, Modified, Received, Rejected, Released
+from escrowmq.wire.amqp10.codec.states import (
+    Accepted,
+    DeliveryState,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from escrowmq.wire.amqp10.codec.termini import Source, Target
-from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL
+from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL, STOLEN, TRANSACTION_ROLLBACK
 from escrowmq.wire.amqp10.resuming import state_of
 from tests.unit.wire.amqp10.clients import Client, Server, body, connected, message, server
+from tests.unit.wire.amqp10.controller import Controller
 
 Unsettled = dict[bytes, DeliveryState | None]
 KEPT: dict[str, Any] = {"durable": 2, "expiry_policy": "never"}
@@ -410,3 +419,93 @@ def test_a_frame_without_room_for_one_delivery_costs_the_session() -> None:
 )
 def test_states_of_arrivals(arrival: Arrival, expected: DeliveryState) -> None:
     assert state_of(arrival) == expected
+
+
+class Posting:
+    """A client with an open transaction and a link on which its receiver settles second."""
+
+    def __init__(self) -> None:
+        self.made, client = connected()
+        self.site = Controller(client=client)
+        self.ident = self.site.declare()
+        sending(client)
+
+    @property
+    def client(self) -> Client:
+        return self.site.client
+
+    def post(self, number: int, tag: bytes, content: bytes) -> None:
+        state = TransactionalState(self.ident)
+        self.client.send(0, Transfer(0, number, tag, 0, False, state=state), payload=message(content, durable=True))
+        assert self.client.outcome(number).state == self.state
+
+    @property
+    def state(self) -> TransactionalState:
+        return TransactionalState(self.ident, Accepted())
+
+    def again(self, unsettled: Unsettled, client: Client | None = None) -> Unsettled | None:
+        """Detach the link, or let `client` steal it. Attach it with this map; return that of the broker."""
+        if client is None:
+            self.client.send(0, Detach(handle=0, closed=False))
+            self.client.expect(Detach)
+        return sending(client or self.client, unsettled=unsettled).unsettled
+
+
+@pytest.mark.rule("SET-7", "SET-11")
+def test_a_post_of_an_open_transaction_has_its_state_in_the_map() -> None:
+    posting = Posting()
+    posting.post(0, b"t", b"a")
+    assert posting.again({b"t": posting.state}) == {b"t": posting.state}
+    posting.site.commit(posting.ident)
+    assert (ready(posting.made), kept(posting.made)) == (1, 1)
+    posting.client.send(0, Transfer(0, 5, b"t", 0, False), payload=message(b"b"))
+    posting.client.detached(0, "amqp:illegal-state")
+
+
+@pytest.mark.rule("SET-7", "SET-9")
+@pytest.mark.parametrize("known", [None, "no outcome"])
+def test_a_post_whose_outcome_the_client_does_not_know_is_sent_again_and_recognised(known: str | None) -> None:
+    posting = Posting()
+    posting.post(0, b"t", b"a")
+    assert posting.again({b"t": TransactionalState(posting.ident) if known else None}) == {b"t": None}
+    resend = Transfer(0, 5, b"t", 0, False, resume=True, state=TransactionalState(posting.ident))
+    posting.client.send(0, resend, payload=message(b"a", durable=True))
+    answer = posting.client.outcome(5)
+    assert (answer.state, bool(answer.settled)) == (posting.state, False)
+    posting.client.send(0, Disposition(role=SENDER, first=5, settled=True))
+    posting.site.commit(posting.ident)
+    assert (ready(posting.made), kept(posting.made)) == (1, 0)
+
+
+@pytest.mark.rule("SET-7", "SET-9")
+def test_an_aborted_post_is_not_committed() -> None:
+    posting = Posting()
+    posting.post(0, b"t", b"a")
+    posting.again({b"t": TransactionalState(posting.ident)})
+    posting.client.send(0, Transfer(0, 5, b"t", 0, False, resume=True, aborted=True))
+    assert "aborted" in posting.site.refuses(posting.ident, TRANSACTION_ROLLBACK)
+    assert (ready(posting.made), kept(posting.made)) == (0, 0)
+
+
+@pytest.mark.rule("SET-7", "SET-12")
+def test_a_link_that_resumes_on_another_connection_ends_the_transactions_of_its_posts() -> None:
+    posting = Posting()
+    posting.post(0, b"t", b"a")
+    thief = Client(posting.made)
+    assert posting.again({b"t": posting.state}, thief) == {}
+    thief.send(0, Transfer(0, 0, b"t", 0, False), payload=message(b"a", durable=True))
+    assert thief.outcome(0).state == Accepted()
+    posting.client.collect()
+    posting.client.detached(0, STOLEN)
+    assert "another connection" in posting.site.refuses(posting.ident, TRANSACTION_ROLLBACK)
+    assert (ready(posting.made), kept(posting.made)) == (1, 1)
+
+
+@pytest.mark.rule("SET-7", "SET-9")
+def test_a_tag_that_the_client_settles_within_the_transaction_is_free() -> None:
+    posting = Posting()
+    posting.post(0, b"t", b"a")
+    posting.client.send(0, Disposition(role=SENDER, first=0, settled=True))
+    posting.post(1, b"t", b"b")
+    posting.site.commit(posting.ident)
+    assert (ready(posting.made), kept(posting.made)) == (2, 1)
