@@ -24,6 +24,7 @@ from escrowmq.core.records import blocks as blocks_records
 from escrowmq.core.records import branches as branch_records
 from escrowmq.core.records import commits as commits_records
 from escrowmq.core.records import deliveries
+from escrowmq.core.records import half as half_records
 from escrowmq.core.records import marking as marking_records
 from escrowmq.core.records import moves as moves_records
 from escrowmq.core.records import publishing as publishing_records
@@ -80,6 +81,12 @@ LAYOUTS = {
     "Forgotten head": [termini_records._FORGOTTEN],
     "Acquired head": [termini_records._ACQUIRED],
     "Acquired range": [termini_records._NUMBERED],
+    "Half stored head": [half_records._STORED],
+    "Half decided": [half_records._DECIDED],
+    "Half checked head": [half_records._SOME],
+    "Half resumed": [half_records._RESUMED],
+    "Half state head": [half_records._STATE],
+    "Half origin head": [half_records._ORIGIN],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -93,6 +100,7 @@ PREPARED = branch_records.encode_prepare(
         branch_records.encode_settlement(SettlementItem(4, Outcome.ACCEPTED, [Range(40, 1)], requeue=False)),
     ],
 )[0]
+ORIGIN = half_records.OriginFields("t", "g", "u", "c", 3)
 EXAMPLES = {
     "prepare": b"".join(PREPARED),
     "placed": branch_records.encode_placed([(3, 40)], 4096, 2),
@@ -124,6 +132,13 @@ EXAMPLES = {
     "forgotten": termini_records.encode_forgotten(5, [b"t1"]),
     "acquired": termini_records.encode_acquired(6, 3, [(7, 40, 2)]),
     "given_back": termini_records.encode_given_back(6, 3, [(40, 1)]),
+    "half_stored": half_records.encode_half_stored(half_records.HalfStored(9, 1, 7, 6007, "m1", ORIGIN)),
+    "half_decided": half_records.encode_half_decided(half_records.HalfDecided(9, 1, 3, False, 8)),
+    "half_checked": half_records.encode_half_many(9, 8, [1, 2]),
+    "half_resumed": half_records.encode_half_resumed(half_records.HalfResumed(9, 1, 8)),
+    "half_state": b"".join(
+        half_records.encode_half_states(9, [(1, ORIGIN)], [half_records.HalfRow(1, "m1", 7, 6007, 1, 0, 1)])
+    ),
     "deliveries": deliveries.encode_deliveries(
         deliveries.Delivered(
             3,

@@ -500,7 +500,7 @@ class LinkWorld:
         self.ledger.events["messages"] = self.sent
 
     def _is_done(self) -> bool:
-        waiting = self.site.vhost.delayed
+        waiting = self.site.vhost.hidden.get("amq.delayed")
         return (
             not any(client.unsettled for client in self.clients)
             and not any(producer.rejected or producer.transaction for producer in self.producers)

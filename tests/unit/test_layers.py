@@ -23,6 +23,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "spark": ("client", "core.records", "java"),
     "pipeline": (
         "core.branches.branch",
+        "core.half.state",
         "core.records",
         "core.conditions",
         "core.queues.outcome",
@@ -46,6 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "config": ("units",),
     "inspection": (
         "core.branches.branch",
+        "core.half.state",
         "core.records",
         "core.messages",
         "core.branches.xid",

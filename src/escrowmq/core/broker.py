@@ -12,6 +12,7 @@ from escrowmq.core.branches.large_requests import LargeRequests
 from escrowmq.core.branches.registry import Registry
 from escrowmq.core.branches.transactions import Transactions
 from escrowmq.core.engine import RESIDENT_LIMIT, Engine
+from escrowmq.core.half.registry import HalfMessages
 from escrowmq.core.reservations.registry import Reservations
 from escrowmq.core.termini.registry import Termini
 from escrowmq.core.topology.directory import Directory
@@ -30,9 +31,10 @@ class Broker:
     `topics` those exchanges that have streams of their own.
     `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
     associates channels with them, `coordinator` decides them, and `large_requests` does so in pieces. `reservations`
-    serves bulk readers. `termini` holds the ends of AMQP 1.0 links. `claims` holds names that only one connection may
-    have. `holdings` bounds the memory that clients hold. `formats` holds a reader of content for each number in
-    `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills both before recovery.
+    serves bulk readers. `termini` holds the ends of AMQP 1.0 links. `half` stores and decides half messages. `claims`
+    holds names that only one connection may have. `holdings` bounds the memory that clients hold. `formats` holds a
+    reader of content for each number in `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills
+    both before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -54,5 +56,6 @@ class Broker:
         self.large_requests = LargeRequests(self.engine, self.branches, self.transactions, self.coordinator)
         self.reservations = Reservations(self.engine)
         self.termini = Termini(self.engine, self.reservations.put_back, self.holdings)
+        self.half = HalfMessages(self.engine, self.directory, self.holdings)
         self.directory.before_vhost_deletion(self.coordinator.drop_vhost)
         self.directory.before_vhost_deletion(self.termini.end_of_vhost)

@@ -11,12 +11,20 @@ from typing import Any, Final
 
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xid import Xid
+from escrowmq.core.half.state import HalfState
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.records.blocks import BLOCK
 from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed, decode_prepare
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.deliveries import REDELIVERED, decode_deliveries
+from escrowmq.core.records.half import (
+    decode_half_decided,
+    decode_half_many,
+    decode_half_resumed,
+    decode_half_states,
+    decode_half_stored,
+)
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.moves import decode_moves, decode_readdressed
@@ -203,6 +211,44 @@ def _given_back(data: bytes | memoryview) -> Fields:
     return {"terminus": back.terminus, "queue": back.queue, "positions": _pairs(back.ranges)}
 
 
+def _half_stored(data: bytes | memoryview) -> Fields:
+    stored = decode_half_stored(data)
+    return {
+        "queue": stored.queue,
+        "number": stored.number,
+        "born_ms": stored.born,
+        "due_ms": stored.due,
+        "message_id": stored.ident,
+        **stored.origin._asdict(),
+    }
+
+
+def _half_decided(data: bytes | memoryview) -> Fields:
+    decided = decode_half_decided(data)
+    return {
+        "queue": decided.queue,
+        "number": decided.number,
+        "state": HalfState(decided.state).name.lower(),
+        "forced": decided.forced,
+        "time_ms": decided.time,
+    }
+
+
+def _half_many(data: bytes | memoryview) -> Fields:
+    many = decode_half_many(data)
+    return {"queue": many.queue, "time_ms": many.time, "numbers": list(many.numbers)}
+
+
+def _half_resumed(data: bytes | memoryview) -> Fields:
+    resumed = decode_half_resumed(data)
+    return {"queue": resumed.queue, "number": resumed.number, "time_ms": resumed.time}
+
+
+def _half_states(data: bytes | memoryview) -> Fields:
+    states = decode_half_states(data)
+    return {"queue": states.queue, "origins": len(states.origins), "half_messages": len(states.rows)}
+
+
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
@@ -328,4 +374,10 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.FORGOTTEN: _forgotten,
     Kind.ACQUIRED: _acquired,
     Kind.GIVEN_BACK: _given_back,
+    Kind.HALF_STORED: _half_stored,
+    Kind.HALF_DECIDED: _half_decided,
+    Kind.HALF_CHECKED: _half_many,
+    Kind.HALF_PARKED: _half_many,
+    Kind.HALF_RESUMED: _half_resumed,
+    Kind.HALF_STATE: _half_states,
 }

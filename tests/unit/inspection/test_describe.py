@@ -16,6 +16,17 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.commits import encode_commit
+from escrowmq.core.records.half import (
+    HalfDecided,
+    HalfResumed,
+    HalfStored,
+    OriginFields,
+    encode_half_decided,
+    encode_half_many,
+    encode_half_resumed,
+    encode_half_states,
+    encode_half_stored,
+)
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.moves import Move, encode_moves, encode_readdressed
@@ -90,6 +101,32 @@ def test_records_of_link_termini_are_described() -> None:
     assert describe(Kind.ACQUIRED, acquired) == {"terminus": 6, "queue": 3, "deliveries": [[7, 40, 2]]}
     given_back = encode_given_back(6, 3, [(40, 1)])
     assert describe(Kind.GIVEN_BACK, given_back) == {"terminus": 6, "queue": 3, "positions": [[40, 1]]}
+
+
+def test_records_of_half_messages_are_described() -> None:
+    origin = OriginFields("t", "g", "u", "c", 3)
+    stored = describe(Kind.HALF_STORED, encode_half_stored(HalfStored(9, 1, 7, 8, "m", origin)))
+    assert stored == {
+        "queue": 9,
+        "number": 1,
+        "born_ms": 7,
+        "due_ms": 8,
+        "message_id": "m",
+        "topic": "t",
+        "group": "g",
+        "user": "u",
+        "label": "c",
+        "target": 3,
+    }
+    decided = describe(Kind.HALF_DECIDED, encode_half_decided(HalfDecided(9, 1, 3, True, 8)))
+    assert decided == {"queue": 9, "number": 1, "state": "committed", "forced": True, "time_ms": 8}
+    many = encode_half_many(9, 8, [1, 2])
+    assert describe(Kind.HALF_CHECKED, many) == describe(Kind.HALF_PARKED, many)
+    assert describe(Kind.HALF_PARKED, many) == {"queue": 9, "time_ms": 8, "numbers": [1, 2]}
+    resumed = encode_half_resumed(HalfResumed(9, 1, 8))
+    assert describe(Kind.HALF_RESUMED, resumed) == {"queue": 9, "number": 1, "time_ms": 8}
+    states = b"".join(encode_half_states(9, [(1, origin)], []))
+    assert describe(Kind.HALF_STATE, states) == {"queue": 9, "origins": 1, "half_messages": 0}
 
 
 def test_moves_of_a_compaction_are_described() -> None:

@@ -19,7 +19,7 @@ ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 REMEMBERED: Final = 100
 """Number of exchanges for which a door caches that the user may publish to them."""
-_OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION))
+_OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION, Object.HALF))
 _PATTERNS: Final[dict[Right, NameRight]] = {
     Right.CONFIGURE: "configure",
     Right.WRITE: "write",

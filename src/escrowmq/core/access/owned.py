@@ -1,4 +1,4 @@
-"""Objects that belong to a user: transaction branches, progress and reservations (SEC-2)."""
+"""Objects that belong to a user: transaction branches, progress, reservations and half messages (SEC-2)."""
 
 from __future__ import annotations
 

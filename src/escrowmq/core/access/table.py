@@ -32,6 +32,8 @@ class Object(StrEnum):
     PROGRESS = "progress"
     """An application's progress."""
     RESERVATION = "reservation"
+    HALF = "half"
+    """A half message."""
 
 
 class Right(StrEnum):
@@ -88,6 +90,9 @@ class Operation(StrEnum):
     READ_RESERVED = "read reserved messages"
     SETTLE_RESERVED = "settle reserved messages"
     RELEASE_RESERVED = "release reserved messages"
+    STORE_HALF = "store a half message"
+    DECIDE_HALF = "commit or roll back a half message"
+    JOIN_PRODUCERS = "join a group of producers, which are asked about half messages"
     DESCRIBE_QUEUE = "describe a queue"
     LIST_QUEUE = "list a queue"
     DECLARE_TOPIC = "declare a topic, or add partitions to it"
@@ -171,6 +176,9 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
     Operation.READ_RESERVED: (_QUEUE_READ, Need(Object.RESERVATION, Right.SEE)),
     Operation.SETTLE_RESERVED: _RESERVATION,
     Operation.RELEASE_RESERVED: _RESERVATION,
+    Operation.STORE_HALF: (_EXCHANGE_WRITE, Need(Object.KEY, Right.WRITE)),
+    Operation.DECIDE_HALF: (Need(Object.HALF, Right.DECIDE),),
+    Operation.JOIN_PRODUCERS: (),  # `half.checks`: only producers that may decide a half message are asked about it
     Operation.DESCRIBE_QUEUE: (_QUEUE_READ,),
     Operation.LIST_QUEUE: (_QUEUE_READ,),
     # A topic is an exchange. The name of a consumer group is compared with the patterns for queues.

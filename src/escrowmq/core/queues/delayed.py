@@ -56,7 +56,7 @@ class Delays:
         now = self._engine.now
         if due_time(headers, now) <= now:
             return None
-        return vhost.delayed or self.make(vhost)
+        return vhost.hidden.get(NAME) or self.make(vhost)
 
     def due(self, envelope: Envelope, content: bytes, time: int) -> int:
         """Return when a message that arrived at `time` is due."""

@@ -33,6 +33,10 @@ class Outcome(IntEnum):
     DELIVERY_LIMIT = 6
     DUE = 7
     """It had been delayed, and went on to its queues."""
+    COMMITTED = 8
+    """It was a half message, and went on to its queue."""
+    ROLLED_BACK = 9
+    """It was a half message, and was never delivered."""
 
 
 DEATH_REASONS: dict[Outcome, str] = {

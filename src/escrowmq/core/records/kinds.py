@@ -52,6 +52,12 @@ class Kind(IntEnum):
     FORGOTTEN = 41
     ACQUIRED = 42
     GIVEN_BACK = 43
+    HALF_STORED = 44
+    HALF_DECIDED = 45
+    HALF_CHECKED = 46
+    HALF_PARKED = 47
+    HALF_RESUMED = 48
+    HALF_STATE = 49
 
 
 RECORD_BYTES: Final = 1 << 30

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.recovery import FoundBranches
+from escrowmq.core.half.recovery import FoundHalf
 from escrowmq.core.messages.marks import MarkTable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed
@@ -67,6 +68,7 @@ class Recovery:
         self._found: dict[int, _Found] = {}
         self._branches = FoundBranches(broker)
         self._termini = FoundTermini(broker)
+        self._half = FoundHalf(broker)
         self._handlers: dict[int, Callable[[int, Payload], None]] = {
             Kind.PUBLISH: self._publish,
             Kind.SETTLE: self._settle,
@@ -91,6 +93,12 @@ class Recovery:
             Kind.FORGOTTEN: self._termini.forgotten,
             Kind.ACQUIRED: self._acquired,
             Kind.GIVEN_BACK: self._termini.given_back,
+            Kind.HALF_STORED: self._half.stored,
+            Kind.HALF_DECIDED: self._half.decided,
+            Kind.HALF_CHECKED: self._half.checked,
+            Kind.HALF_PARKED: self._half.parked,
+            Kind.HALF_RESUMED: self._half.resumed,
+            Kind.HALF_STATE: self._half.state,
             Kind.PROGRESS: self._progress,
             Kind.PROGRESS_OWNED: self._progress_owned,
             Kind.PROGRESS_RESET: self._progress_reset,
@@ -244,6 +252,7 @@ class Recovery:
     def _queue_deleted(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._found.pop(fields["id"], None)
+        self._half.queue_deleted(fields)
         self._broker.directory.restore(Kind.QUEUE_DELETED, fields)
 
     def finish(self) -> None:
@@ -255,6 +264,7 @@ class Recovery:
                 self._fill(queue, found)
         self._branches.finish()
         self._termini.finish()
+        self._half.finish()
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,6 +20,7 @@ from escrowmq.core.reservations.reservation import ReservedColumns
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
+    from escrowmq.core.half.state_records import CapturedHalf
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.state_records import CapturedTerminus
@@ -120,7 +121,8 @@ class Capture:
         held = [some for holder in broker.engine.holders for some in holder.held()]
         branches = list(broker.coordinator.records())
         termini = broker.termini.captured()
-        self._records = _records(chain([counters], names), branches, self._taken, held, termini)
+        half = broker.half.captured()
+        self._records = _records(chain([counters], names), branches, self._taken, held, [*termini, *half])
 
 
 def _records(
@@ -128,7 +130,7 @@ def _records(
     branches: list[tuple[Kind, list[bytes]]],
     queues: dict[Queue, _Taken],
     held: list[tuple[Consumer, list[Entry]]],
-    termini: list[CapturedTerminus],
+    others: Sequence[CapturedTerminus | CapturedHalf],
 ) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]
@@ -144,8 +146,8 @@ def _records(
             yield Kind.MARKED, [encode_marked(taken.ident, taken.marks.items())]
         for reservation in taken.reservations:
             yield Kind.HELD, encode_held(reservation.held())
-    for terminus in termini:
-        yield from terminus.records()
+    for other in others:
+        yield from other.records()
 
 
 def _in_order(queues: Iterable[Queue]) -> Iterator[Queue]:

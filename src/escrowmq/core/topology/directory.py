@@ -59,7 +59,11 @@ class Directory:
         self._engine = engine
         self._random = random
         self._next_queue = 1
-        engine.delays.make = self.make_delayed_queue
+        self.hidden: dict[str, Callable[[VirtualHost[Queue], int], Queue]] = {
+            delayed.NAME: lambda vhost, ident: engine.delays.queue(self.delete_queue, ident, vhost.name)
+        }
+        """Makes a hidden queue of a virtual host, with a number; by name."""
+        engine.delays.make = lambda vhost: self.make_hidden_queue(vhost, delayed.NAME, "delayed messages")
         self._before_vhost_deletion: list[Callable[[str], None]] = []
         self._before_queue_deletion: list[Callable[[Queue], None]] = []
 
@@ -281,10 +285,10 @@ class Directory:
         vhost.add_queue(queue)
         return queue
 
-    def make_delayed_queue(self, vhost: VirtualHost[Queue]) -> Queue:
-        """Create the hidden queue for delayed messages. Raises LIMIT_EXCEEDED while memory or disk space is scarce."""
-        check_growth(self._engine.scarcity, f"the queue for delayed messages in vhost '{vhost.name}'")
-        queue = vhost.delayed = self._engine.delays.queue(self.delete_queue, self._next_queue, vhost.name)
+    def make_hidden_queue(self, vhost: VirtualHost[Queue], name: str, purpose: str) -> Queue:
+        """Create the hidden queue of that name. Raises LIMIT_EXCEEDED while memory or disk space is scarce."""
+        check_growth(self._engine.scarcity, f"the queue for {purpose} in vhost '{vhost.name}'")
+        queue = vhost.hidden[name] = self.hidden[name](vhost, self._next_queue)
         self._next_queue += 1
         self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
         if self._engine.uncaptured is not None:
@@ -427,8 +431,8 @@ class Directory:
             case Kind.QUEUE_DECLARED:
                 ident = fields["id"]
                 self._next_queue = max(self._next_queue, ident + 1)
-                if fields["name"] == delayed.NAME:
-                    vhost.delayed = self._engine.delays.queue(self.delete_queue, ident, vhost.name)
+                if fields["name"] in self.hidden:
+                    vhost.hidden[fields["name"]] = self.hidden[fields["name"]](vhost, ident)
                     return
                 declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
                 self._make_queue(vhost, fields["name"], ident, declaration, None)

@@ -43,17 +43,17 @@ class VirtualHost(Generic[Q]):
 
     The texts of errors are RabbitMQ's, because clients see them. Every method that changes something returns the
     changes for the journal. While `restoring`, reserved names are allowed, and nothing is deleted automatically,
-    because automatic deletions have records of their own. `delayed` is the hidden queue for delayed messages, which is
-    in no list of queues.
+    because automatic deletions have records of their own. `hidden` holds the queues that are in no list, by
+    name, such as the one for delayed messages.
     """
 
-    __slots__ = ("_inbound", "_names", "_router", "delayed", "exchanges", "name", "queues", "restoring", "route")
+    __slots__ = ("_inbound", "_names", "_router", "exchanges", "hidden", "name", "queues", "restoring", "route")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.restoring = False
         self.queues: dict[str, Q] = {}
-        self.delayed: Q | None = None
+        self.hidden: dict[str, Q] = {}
         self._names: list[str] | None = None  # of the queues, in order
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
@@ -112,8 +112,8 @@ class VirtualHost(Generic[Q]):
         return queue
 
     def every_queue(self) -> list[Q]:
-        """Return all queues, and the hidden one."""
-        return [*self.queues.values(), *([] if self.delayed is None else [self.delayed])]
+        """Return all queues, and the hidden ones."""
+        return [*self.queues.values(), *self.hidden.values()]
 
     def queue_names(self) -> list[str]:
         """The names of all queues in order. The list does not change; it is made anew after the queues have changed."""
@@ -209,8 +209,7 @@ class VirtualHost(Generic[Q]):
 
     def remove_queue(self, name: str) -> Removal[Q]:
         """Remove a queue and its bindings. Raises NOT_FOUND."""
-        if self.delayed is not None and name == self.delayed.name:
-            self.delayed = None
+        if self.hidden.pop(name, None) is not None:
             return Removal()
         del self.queues[self.queue(name).name]
         self._names = None

@@ -59,7 +59,7 @@ def send(site: Site, delay: object, *contents: bytes, key: str = "k", **envelope
 
 
 def hidden(site: Site) -> DelayedQueue:
-    queue = site.vhost.delayed
+    queue = site.vhost.hidden.get("amq.delayed")
     assert isinstance(queue, DelayedQueue)
     return queue
 
@@ -105,7 +105,7 @@ def test_a_delay_that_is_not_understood_is_refused_and_nothing_is_published(site
     with pytest.raises(BrokerError) as caught:
         send(site, delay, b"x")
     assert caught.value.condition is Condition.PRECONDITION_FAILED
-    assert site.vhost.delayed is None
+    assert not site.vhost.hidden
 
 
 @pytest.mark.rule("DLY-2")

@@ -1,0 +1,80 @@
+"""When the half messages of a virtual host are due for a check: one queue for each delay (HALF-4).
+
+A number is in at most one of the lists. Numbers whose half messages were decided meanwhile stay there until they reach
+the front, so that a decision costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from escrowmq.core.half.state import HalfState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from escrowmq.core.half.rows import Rows
+
+
+class Timetable:
+    """Numbers by the delay after which they are due; those that wait for a producer of their group; and overdue ones.
+
+    `decided` holds numbers in the order of their decisions, for as long as their outcomes are known.
+    """
+
+    __slots__ = ("_delayed", "_overdue", "_waiting", "decided")
+
+    def __init__(self) -> None:
+        self._delayed: dict[int, deque[int]] = {}
+        self._waiting: dict[str, deque[int]] = {}
+        self._overdue: deque[deque[int]] = deque()
+        self.decided: deque[int] = deque()
+
+    def add(self, number: int, delay_ms: int) -> bool:
+        """Add a half message that is due `delay_ms` from now. Return whether it is the first one with this delay."""
+        numbers = self._delayed.get(delay_ms)
+        if numbers is None:
+            numbers = self._delayed[delay_ms] = deque()
+        numbers.append(number)
+        return len(numbers) == 1
+
+    def restore(self, pending: Iterable[int], decided: Iterable[int]) -> None:
+        """Add the half messages that recovery found: those that wait in order of their due times, those that are
+        decided in order of their decisions.
+        """
+        self._delayed[-1] = deque(pending)
+        self.decided = deque(decided)
+
+    def wait(self, group: str, number: int) -> None:
+        """Note that a half message which is due waits for a producer of its group."""
+        self._waiting.setdefault(group, deque()).append(number)
+
+    def wake(self, group: str) -> bool:
+        """Make the half messages that wait for `group` due. Return whether there are any."""
+        waiting = self._waiting.pop(group, None)
+        if waiting is None:
+            return False
+        self._overdue.append(waiting)
+        return True
+
+    def next(self, rows: Rows) -> int | None:
+        """Return when the next half message is due; None if there is none. An early time is possible."""
+        if self._overdue:
+            return 0
+        heads = [numbers[0] for numbers in self._delayed.values() if numbers]
+        return min((rows.due(head) if rows.state(head) is HalfState.PENDING else 0 for head in heads), default=None)
+
+    def pop(self, rows: Rows, now: int) -> int:
+        """Remove and return a number that is due, or 0 if none is. Its half message may be decided already."""
+        while self._overdue:
+            if self._overdue[0]:
+                return self._overdue[0].popleft()
+            self._overdue.popleft()
+        for delay, numbers in self._delayed.items():
+            if not numbers:
+                del self._delayed[delay]
+                return self.pop(rows, now)
+            if rows.state(numbers[0]) is not HalfState.PENDING or rows.due(numbers[0]) <= now:
+                return numbers.popleft()
+        return 0

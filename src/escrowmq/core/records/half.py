@@ -1,0 +1,189 @@
+"""The records of half messages (docs/internals/records.md). `queue` is the number of the hidden queue in which they
+wait, and a half message's number is its position there.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+_STORED: Final = struct.Struct("<IQQQIHHHHH")
+"""Queue, number, born, due (ms), target queue, lengths of message id, topic, group, user and label."""
+_DECIDED: Final = struct.Struct("<IQBBQ")  # queue, number, state, whether an operator decided, time in ms
+_SOME: Final = struct.Struct("<IQI")  # queue, time in ms, count
+_RESUMED: Final = struct.Struct("<IQQ")  # queue, number, time in ms
+_STATE: Final = struct.Struct("<III")  # queue, number of origins, number of rows
+_ORIGIN: Final = struct.Struct("<IIHHHH")  # number, target queue, lengths of topic, group, user and label
+
+Payload = bytes | memoryview
+
+
+class OriginFields(NamedTuple):
+    """The facts that half messages share. `target` is the number of the destination queue."""
+
+    topic: str
+    group: str
+    user: str
+    label: str
+    target: int
+
+
+class HalfStored(NamedTuple):
+    """A half message that arrived. Times are in milliseconds; `due` is that of the first check."""
+
+    queue: int
+    number: int
+    born: int
+    due: int
+    ident: str
+    origin: OriginFields
+
+
+class HalfDecided(NamedTuple):
+    """A half message that was committed or rolled back: its new state."""
+
+    queue: int
+    number: int
+    state: int
+    forced: bool
+    time: int
+
+
+class HalfMany(NamedTuple):
+    """Half messages that were checked, or parked, at the same time."""
+
+    queue: int
+    time: int
+    numbers: array[int]
+
+
+class HalfResumed(NamedTuple):
+    """A parked half message that is checked again."""
+
+    queue: int
+    number: int
+    time: int
+
+
+class HalfRow(NamedTuple):
+    """A half message in a snapshot. `origin` is the number of its origin."""
+
+    number: int
+    ident: str
+    born: int
+    due: int
+    origin: int
+    checks: int
+    state: int
+
+
+class HalfStates(NamedTuple):
+    """Origins and half messages of a snapshot."""
+
+    queue: int
+    origins: list[tuple[int, OriginFields]]
+    rows: list[HalfRow]
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def encode_half_stored(stored: HalfStored) -> bytes:
+    """Return a HALF_STORED payload."""
+    queue, number, born, due, ident, (topic, group, user, label, target) = stored
+    texts = [_encode(ident), _encode(topic), _encode(group), _encode(user), _encode(label)]
+    return _STORED.pack(queue, number, born, due, target, *map(len, texts)) + b"".join(texts)
+
+
+def decode_half_stored(data: Payload) -> HalfStored:
+    queue, number, born, due, target, *lengths = _STORED.unpack_from(data)
+    texts, at = [], _STORED.size
+    whole = bytes(data)
+    for length in lengths:
+        texts.append(_decode(whole[at : at + length]))
+        at += length
+    ident, topic, group, user, label = texts
+    return HalfStored(queue, number, born, due, ident, OriginFields(topic, group, user, label, target))
+
+
+def encode_half_decided(decided: HalfDecided) -> bytes:
+    """Return a HALF_DECIDED payload."""
+    return _DECIDED.pack(*decided)
+
+
+def decode_half_decided(data: Payload) -> HalfDecided:
+    queue, number, state, forced, time = _DECIDED.unpack_from(data)
+    return HalfDecided(queue, number, state, bool(forced), time)
+
+
+def encode_half_many(queue: int, time: int, numbers: Sequence[int]) -> bytes:
+    """Return a HALF_CHECKED or HALF_PARKED payload."""
+    return _SOME.pack(queue, time, len(numbers)) + array("Q", numbers).tobytes()
+
+
+def decode_half_many(data: Payload) -> HalfMany:
+    queue, time, count = _SOME.unpack_from(data)
+    return HalfMany(queue, time, array("Q", bytes(data[_SOME.size : _SOME.size + 8 * count])))
+
+
+def encode_half_resumed(resumed: HalfResumed) -> bytes:
+    """Return a HALF_RESUMED payload."""
+    return _RESUMED.pack(*resumed)
+
+
+def decode_half_resumed(data: Payload) -> HalfResumed:
+    return HalfResumed(*_RESUMED.unpack_from(data))
+
+
+def encode_half_states(queue: int, origins: Sequence[tuple[int, OriginFields]], rows: Sequence[HalfRow]) -> list[bytes]:
+    """Return the parts of a HALF_STATE payload."""
+    parts = [_STATE.pack(queue, len(origins), len(rows))]
+    for number, (topic, group, user, label, target) in origins:
+        texts = [_encode(topic), _encode(group), _encode(user), _encode(label)]
+        parts += [_ORIGIN.pack(number, target, *map(len, texts)), *texts]
+    idents = [_encode(row.ident) for row in rows]
+    parts += [
+        array("Q", [row.number for row in rows]).tobytes(),
+        array("Q", [row.born for row in rows]).tobytes(),
+        array("Q", [row.due for row in rows]).tobytes(),
+        array("I", [row.origin for row in rows]).tobytes(),
+        array("H", [row.checks for row in rows]).tobytes(),
+        bytes([row.state for row in rows]),
+        array("H", map(len, idents)).tobytes(),
+        *idents,
+    ]
+    return parts
+
+
+def decode_half_states(data: Payload) -> HalfStates:
+    whole = bytes(data)
+    queue, number, count = _STATE.unpack_from(whole)
+    at = _STATE.size
+    origins: list[tuple[int, OriginFields]] = []
+    for _ in range(number):
+        ident, target, *lengths = _ORIGIN.unpack_from(whole, at)
+        at += _ORIGIN.size
+        texts = []
+        for length in lengths:
+            texts.append(_decode(whole[at : at + length]))
+            at += length
+        topic, group, user, label = texts
+        origins.append((ident, OriginFields(topic, group, user, label, target)))
+    columns: list[Sequence[int]] = []
+    for code, size in (("Q", 8), ("Q", 8), ("Q", 8), ("I", 4), ("H", 2), ("B", 1), ("H", 2)):
+        columns.append(array(code, whole[at : at + size * count]))
+        at += size * count
+    numbers, born, due, shared, checks, states, sizes = columns
+    idents = []
+    for length in sizes:
+        idents.append(_decode(whole[at : at + length]))
+        at += length
+    rows = list(map(HalfRow, numbers, idents, born, due, shared, checks, states))
+    return HalfStates(queue, origins, rows)
