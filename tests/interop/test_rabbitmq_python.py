@@ -178,6 +178,7 @@ def test_messages_are_accepted_requeued_and_discarded(connection: Connection, na
     assert found[5].annotations["x-opt-tries"] == "2"
     letters = consume(connection, dead, accept, accept)
     assert [bytes(each.body) for each in letters] == [b"3", b"1"]
+    assert letters[1].annotations["x-opt-why"] == "bad"
     assert found[0].annotations["x-exchange"] == ""
     assert found[0].annotations["x-routing-key"] == name
 

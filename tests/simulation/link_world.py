@@ -100,6 +100,9 @@ class Numbers:
 
     keyed = False
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
+
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         return {"x-delay": delay_of(int(content))}
 

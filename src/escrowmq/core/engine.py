@@ -320,14 +320,12 @@ class Engine:
             self.release(consumer, entries)
             return
         queue = self.leave(consumer, len(entries))
-        if queue.is_stream:
-            return
-        if queue.deleted:
+        if disposition is not _ACCEPT:
+            self._reject(queue, entries)
+        elif queue.deleted:
             release(self.log, entries)
-        elif disposition is _ACCEPT:
+        elif not queue.is_stream:
             self.settlements.add(queue, entries, _ACCEPTED)
-        else:
-            self.dead_letters.send(queue, entries, Outcome.REJECTED)
 
     def settle_each(self, deliveries: Mapping[Consumer, list[Entry]], disposition: Disposition) -> None:
         """Do `settle` for deliveries to several consumers. The lists may be reused."""
@@ -368,10 +366,22 @@ class Engine:
         self.modify(consumer, entries, _RELEASED)
 
     def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
-        """Return deliveries to their places, changed by `modification`. Dead-letter those that have failed too
-        often.
+        """Return deliveries to their places, changed by `modification`. Dead-letter those that have failed too often,
+        or all of them if the modification says so.
         """
-        self._redelivery.modify(consumer, entries, modification)
+        if modification.rejected:
+            self._reject(self.leave(consumer, len(entries)), entries, modification)
+        else:
+            self._redelivery.modify(consumer, entries, modification)
+
+    def _reject(self, queue: Queue, entries: list[Entry], modification: Modification | None = None) -> None:
+        """Dead-letter deliveries that their consumer has left."""
+        if queue.is_stream:
+            return
+        if queue.deleted:
+            release(self.log, entries)
+        else:
+            self.dead_letters.send(queue, entries, Outcome.REJECTED, modification)
 
     def vhost_of(self, queue: Queue) -> VirtualHost[Queue]:
         """Return the virtual host of a queue."""

@@ -15,7 +15,6 @@ from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
 from escrowmq.core.leftover import FREED
 from escrowmq.core.messages.entry import Run
-from escrowmq.core.queues.dead_letters import place_routed
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.queues.settlement import durable_positions, release
@@ -179,9 +178,9 @@ class LargeEffects:
         elif not queue.is_stream:
             if outcome is not Outcome.ACCEPTED:
                 if settlement.routes is None:
-                    engine.dead_letters.place(self, queue, entries, outcome)
+                    engine.dead_letters.place(self, queue, entries, outcome, settlement.modification)
                 else:
-                    place_routed(self, queue, entries, outcome, settlement.routes, engine.now)
+                    engine.dead_letters.place_routed(self, queue, entries, outcome, settlement.routes)
             positions = durable_positions(queue, entries)
             if positions:
                 self._draft.add(Kind.SETTLE, encode_settle(queue.ident, outcome, ranges_of(positions)))

@@ -27,7 +27,6 @@ from escrowmq.core.branches.preparation import (
 from escrowmq.core.branches.resolution import divided
 from escrowmq.core.branches.xa_branch import LoggedContents, Origin, PreparedRun
 from escrowmq.core.leftover import freed
-from escrowmq.core.queues.dead_letters import place_routed
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import ITEM, Item, encode_prepare, run_head
@@ -120,7 +119,7 @@ class LargePreparation:
             routes.update(part.routes)
             outcome, leaving, _ = divided(settlement, some)
             if outcome is not Outcome.ACCEPTED and leaving and not (queue.is_stream or queue.deleted):
-                place_routed(self._outcome, queue, leaving, outcome, part.routes, engine.now)
+                engine.dead_letters.place_routed(self._outcome, queue, leaving, outcome, part.routes)
             for kind, payload in items_of(part):
                 self._add(kind, payload)
             yield 1 + (len(some) // _SETTLED if outcome is Outcome.ACCEPTED else len(some))

@@ -10,7 +10,6 @@ from escrowmq.core.branches.branch import CommitResult, Input, Publication
 from escrowmq.core.branches.decision import Decision, check_room, decide, gather
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.marks import Modification
-from escrowmq.core.queues.dead_letters import place_routed
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.redelivery import spent
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -114,9 +113,9 @@ class BranchEffects:
                 self.bereft = True
             elif outcome is not Outcome.ACCEPTED:
                 if settlement.routes is None:
-                    engine.dead_letters.place(self.decision, queue, entries, outcome)
+                    engine.dead_letters.place(self.decision, queue, entries, outcome, settlement.modification)
                 else:
-                    place_routed(self.decision, queue, entries, outcome, settlement.routes, engine.now)
+                    engine.dead_letters.place_routed(self.decision, queue, entries, outcome, settlement.routes)
             self.decision.remove(queue, entries, outcome)
 
     def check(self) -> None:

@@ -25,6 +25,12 @@ class Format(Protocol):
         """Return the headers by which a headers exchange routes the message."""
         ...
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content with the annotations that consumers have added (`Marks.annotations`). A form that has no
+        place for them leaves them out.
+        """
+        ...
+
     def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
         """Return the message with an envelope that has its routing key, and with its content in a form that is not
         `keyed`.

@@ -26,12 +26,13 @@ class Modification(NamedTuple):
     """A `modified` disposition of AMQP 1.0 (section 3.4.5 of the part on messaging).
 
     `annotations` replace existing ones of the same name. `excluded` is the link that must not get the message again, if
-    any.
+    any. With `rejected`, the message does not return to its queue, but is dead-lettered.
     """
 
     failed: bool = False
     annotations: Mapping[str, bytes] = NO_ANNOTATIONS
     excluded: str = ""
+    rejected: bool = False
 
     def applied(self, marks: Marks) -> Marks:
         """Return the marks that result from this modification of `marks`."""

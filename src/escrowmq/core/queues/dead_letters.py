@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from escrowmq.core.branches import decision
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.messages.keys import with_own_keys
+from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues.deaths import circular, dead_envelope, in_parts
 from escrowmq.core.queues.outcome import Outcome
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PLACES: Final = 1_000_000
 """Maximum number of places in one record, which are runs of messages times their queues. A record of one message may
 have more."""
+_UNMARKED: Final = Marks()
 _envelope = attrgetter("run.envelope")
 
 
@@ -56,9 +58,11 @@ class DeadLetters:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def send(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def send(
+        self, queue: Queue, entries: list[Entry], outcome: Outcome, modification: Modification | None = None
+    ) -> None:
         """Publish entries that have left `queue` to its dead-letter exchange, if it has one. One record holds both
-        steps for an entry.
+        steps for an entry. `modification` is the last change by their consumer.
         """
         host = self._host
         if queue.options.dead_letter_exchange is None:
@@ -67,16 +71,18 @@ class DeadLetters:
         if host.deliveries is not None:
             host.deliveries.flush()
         for some in in_parts(entries):  # the length of a record is limited, the number of entries is not
-            self._send_together(queue, some, outcome)
+            self._send_together(queue, some, outcome, modification)
 
-    def _send_together(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+    def _send_together(
+        self, queue: Queue, entries: list[Entry], outcome: Outcome, modification: Modification | None
+    ) -> None:
         """Dead-letter entries in one record, or in several if they go to very many queues."""
         decision = Decision(self._host)
-        self.place(decision, queue, entries, outcome)
+        self.place(decision, queue, entries, outcome, modification)
         if decision.places > PLACES and len(entries) > 1:
             half = len(entries) // 2
             for some in (entries[:half], entries[half:]):
-                self._send_together(queue, some, outcome)
+                self._send_together(queue, some, outcome, modification)
             return
         decision.remove(queue, entries, outcome)
         decision.apply()
@@ -101,8 +107,17 @@ class DeadLetters:
                 routes[entry.position] = found
         return routes
 
-    def place(self, decision: Placing, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Add the dead-lettering of `entries` of `queue` to `decision`."""
+    def place(
+        self,
+        decision: Placing,
+        queue: Queue,
+        entries: list[Entry],
+        outcome: Outcome,
+        modification: Modification | None = None,
+    ) -> None:
+        """Add the dead-lettering of `entries` of `queue` to `decision`. `modification` is the last change by their
+        consumer.
+        """
         host = self._host
         vhost = host.vhost_of(queue)
         exchange = queue.options.dead_letter_exchange
@@ -113,7 +128,9 @@ class DeadLetters:
         before: Envelope | None = None
         dead: Envelope | None = None
         apart = vhost.needs_content(exchange)
-        for envelope, content in with_own_keys(host.formats, entries):
+        changed = _annotated(host.formats, queue, entries, modification)
+        for entry, (envelope, content) in zip(entries, with_own_keys(host.formats, entries), strict=True):
+            content = changed.get(entry.position, content)
             if dead is None or apart or envelope is not before:
                 if dead is not None and run and targets:
                     decision.place(dead, run, targets)
@@ -130,21 +147,37 @@ class DeadLetters:
         routed = self._host.route(vhost, dead, content)
         return tuple(target for target in routed if not circular(dead.deaths, target.name))
 
+    def place_routed(
+        self,
+        decision: Placing,
+        queue: Queue,
+        entries: list[Entry],
+        outcome: Outcome,
+        routes: Mapping[int, tuple[Queue, ...]],
+    ) -> None:
+        """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before: `routes`
+        names them by position. Those that were deleted meanwhile are left out.
+        """
+        changed = _annotated(self._host.formats, queue, entries, None)
+        for envelope, alike in groupby(entries, _envelope):
+            dead = dead_envelope(envelope, queue, outcome, self._host.now)
+            for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
+                living = tuple(target for target in targets if not target.deleted)
+                if living:
+                    decision.place(dead, [changed.get(entry.position, entry.content) for entry in group], living)
 
-def place_routed(
-    decision: Placing,
-    queue: Queue,
-    entries: list[Entry],
-    outcome: Outcome,
-    routes: Mapping[int, tuple[Queue, ...]],
-    now: int,
-) -> None:
-    """Add the dead-lettering of `entries` of `queue` to `decision`, to queues that were settled before: `routes` names
-    them by position. Those that were deleted meanwhile are left out.
-    """
-    for envelope, alike in groupby(entries, _envelope):
-        dead = dead_envelope(envelope, queue, outcome, now)
-        for targets, group in groupby(alike, lambda entry: routes.get(entry.position, ())):
-            living = tuple(target for target in targets if not target.deleted)
-            if living:
-                decision.place(dead, [entry.content for entry in group], living)
+
+def _annotated(
+    formats: Mapping[int, Format], queue: Queue, entries: list[Entry], modification: Modification | None
+) -> dict[int, bytes]:
+    """Return the contents, by position, of those entries that consumers have annotated, with their annotations."""
+    found: dict[int, bytes] = {}
+    if not queue.marks and (modification is None or not modification.annotations):
+        return found
+    for entry in entries:
+        marks = queue.marks.get(entry.position, _UNMARKED)
+        annotations = marks.annotations if modification is None else modification.applied(marks).annotations
+        own = formats.get(entry.run.envelope.protocol) if annotations else None
+        if own is not None and not own.keyed:
+            found[entry.position] = own.annotated(entry.content, annotations)
+    return found

@@ -30,6 +30,11 @@ class PlainFormat:
         """Return the headers of the properties that a consumer would get. `content` is not read."""
         return scan(delivered_properties(envelope)).headers or {}
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content as it is: AMQP 0-9-1 has no annotations."""
+        del annotations
+        return content
+
     def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
         """Return the message in the neutral form."""
         return to_neutral(envelope, envelope.routing_key, envelope.header, content)
@@ -53,6 +58,11 @@ class PackedFormat:
         props = properties(content)
         return scan(dead_properties(envelope, props) if envelope.deaths else props).headers or {}
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content as it is: AMQP 0-9-1 has no annotations."""
+        del annotations
+        return content
+
     def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
         """Return the message in the neutral form."""
         return to_neutral(envelope, envelope.routing_key, *unpack(content))
@@ -74,6 +84,11 @@ class KeyedFormat:
     def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
         """Return the message with packed content."""
         return keyed.single_out(envelope, content)
+
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content as it is: AMQP 0-9-1 has no annotations."""
+        del annotations
+        return content
 
     def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
         """Return the message in the neutral form."""

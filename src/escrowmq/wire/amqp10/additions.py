@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.wire.amqp10.annotations import annotated
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.sections import split_head
 from escrowmq.wire.amqp10.codec.types import Symbol, ULong
-from escrowmq.wire.amqp10.delivery import annotated
 from escrowmq.wire.amqp10.publication import PROTOCOL
 from escrowmq.wire.amqp10.translation import EXCHANGE, ROUTING_KEY
 

@@ -147,15 +147,19 @@ def settlement_of(link: ConsumerLink, state: object) -> Settlement | Modificatio
         case Rejected():
             return Settlement.REJECTED
         case Modified(undeliverable_here=True) if link.link.session.connection.limits.rabbitmq_version:
-            return Settlement.REJECTED  # clients of RabbitMQ discard messages this way
+            return modification(link.name, state, discards=True)  # clients of RabbitMQ discard messages this way
         case Modified():
             return modification(link.name, state)
     raise link_fault(INVALID_FIELD, f"{type(state).__name__} is no outcome")
 
 
-def modification(name: str, state: Modified) -> Settlement | Modification:
-    """Return the broker's word for `modified`. `name` is that of the consumer, which may be excluded."""
+def modification(name: str, state: Modified, *, discards: bool = False) -> Settlement | Modification:
+    """Return the broker's word for `modified`. `name` is that of the consumer, which may be excluded. With `discards`,
+    the message is dead-lettered instead.
+    """
     annotations = {str(key): encode(value) for key, value in (state.message_annotations or {}).items()}
+    if discards:
+        return Modification(annotations=annotations, rejected=True) if annotations else Settlement.REJECTED
     if annotations or state.undeliverable_here:
         return Modification(bool(state.delivery_failed), annotations, name if state.undeliverable_here else "")
     return Settlement.MODIFIED if state.delivery_failed else Settlement.RELEASED

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from escrowmq.wire.amqp10.annotations import annotated
 from escrowmq.wire.amqp10.codec import sections
+from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.types import Char, Decimal32, Decimal64, Decimal128, Described, Symbol, Timestamp, Value
 from escrowmq.wire.amqp10.translation import from_neutral, to_neutral
@@ -39,6 +41,10 @@ class SectionsFormat:
             return {}
         found = {name: value for name, value in annotations.items() if str(name).startswith("x-")} | found
         return {str(name): header_value(value) for name, value in found.items() if is_header(value)}
+
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content with further message annotations. The bare message is unchanged (MSG-2)."""
+        return annotated(content, {encode(Symbol(name)): value for name, value in annotations.items()})
 
     def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
         """Return the message in the neutral form."""

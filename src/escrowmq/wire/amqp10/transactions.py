@@ -296,6 +296,8 @@ class LocalTransaction:
         """Enlist settlements of deliveries."""
         modification = change if isinstance(change, Modification) else None
         disposition = change if isinstance(change, Disposition) else Disposition.MODIFIED
+        if modification is not None and modification.rejected:
+            disposition = Disposition.REJECTED
         for consumer, numbers, entries in deliveries:
             if self.fault is not None:
                 returning.keep(consumer, numbers, entries)

@@ -61,6 +61,11 @@ class RocketMQFormat:
             headers[DELIVERY_TIME if delay[0] == "at" else X_DELAY] = delay[1]
         return headers
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        """Return the content as it is: RocketMQ has no annotations."""
+        del annotations
+        return content
+
     def neutral(self, envelope: Envelope, content: bytes) -> Neutral:
         """Return the message in the neutral form."""
         return to_neutral(envelope, content)

@@ -15,6 +15,9 @@ class KeyInContent:
 
     keyed = True
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
+
     def headers(self, _envelope: Envelope, _content: bytes) -> Mapping[str, Any]:
         return {}
 
@@ -25,6 +28,9 @@ class KeyInContent:
 
 class KeyInEnvelope(KeyInContent):
     keyed = False
+
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
 
 
 def test_each_message_has_the_key_that_its_protocol_keeps_for_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from escrowmq.core.messages.envelope import Envelope
@@ -15,6 +17,9 @@ class Named:
     """A format whose content is the name of a header."""
 
     keyed = False
+
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
 
     def single_out(self, envelope: Envelope, content: bytes) -> tuple[Envelope, bytes]:
         raise AssertionError("its messages share the routing key of the envelope")

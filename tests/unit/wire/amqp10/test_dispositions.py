@@ -7,6 +7,7 @@ import pytest
 from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues.outcome import Disposition as Settlement
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.wire.amqp10.codec import sections
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND, SENDER, Disposition
 from escrowmq.wire.amqp10.codec.states import (
@@ -20,7 +21,8 @@ from escrowmq.wire.amqp10.codec.states import (
 from escrowmq.wire.amqp10.codec.termini import Source
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.dispositions import modification
-from tests.unit.wire.amqp10.clients import Client, Server, connected
+from tests.unit.wire.amqp10.clients import Client, Server, connected, message, server
+from tests.unit.wire.amqp10.controller import Controller
 
 Q = "q"
 
@@ -174,6 +176,79 @@ def test_undeliverable_here_discards_the_message_of_a_client_of_rabbitmq() -> No
     made, client = delivered(1, version="4.2.0")
     client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=Modified(undeliverable_here=True)))
     assert ready(made) == []
+
+
+def lettering(arguments: dict[str, object] | None = None, version: str = "") -> tuple[Server, Client]:
+    """Return a client that has received a message from a queue with dead letters."""
+    made, client = connected(rabbitmq_version=version)
+    directory, vhost = made.broker.directory, made.broker.directory.vhost("/")
+    given = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-queue-type": "quorum"}
+    for name, some in (("dead", {}), ("live", given | (arguments or {}))):
+        directory.declare_queue(vhost, name, Declaration(True, False, False, some), client.port.endpoint.owner)
+    client.sender("live")
+    client.post(0, b"a", durable=True, settled=True)
+    client.receiver("live", credit=10)
+    assert client.deliveries() == [(0, b"a")]
+    return made, client
+
+
+def letter(made: Server, *, restart: bool = False) -> tuple[dict[str, object], bytes]:
+    """Return the annotations of consumers on the dead letter, and the bare message."""
+    if restart:
+        made.run_disk()
+        made.storage.crash()
+        made = server(storage=made.storage)
+    queue = made.broker.directory.vhost("/").queue("dead")
+    queue.refresh()
+    (entry,) = queue.order.take(10)
+    at = sections.annotations_at(entry.content)[1]
+    return {str(key): value for key, value in sections.message_annotations(entry.content).items()}, entry.content[at:]
+
+
+NOTED = {Symbol("x-a"): "b"}
+
+
+@pytest.mark.rule("SET-13", "MSG-2")
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
+def test_the_annotations_of_a_discarded_message_are_in_its_dead_letter(settled: bool, restart: bool) -> None:
+    made, client = lettering(version="4.2.0")
+    state = Modified(undeliverable_here=True, message_annotations=NOTED)
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=settled, state=state))
+    assert letter(made, restart=restart) == ({"x-a": "b"}, message(b"a"))
+
+
+@pytest.mark.rule("SET-13", "MSG-2")
+def test_a_dead_letter_has_the_annotations_of_earlier_deliveries() -> None:
+    made, client = lettering()
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=Modified(message_annotations=NOTED)))
+    assert [number for number, _ in client.deliveries()] == [1]
+    client.send(0, Disposition(role=RECEIVER, first=1, settled=True, state=Rejected()))
+    assert letter(made) == ({"x-a": "b"}, message(b"a"))
+
+
+@pytest.mark.rule("SET-13", "MSG-2")
+def test_a_message_beyond_the_delivery_limit_has_the_annotations_of_its_last_delivery() -> None:
+    made, client = lettering({"x-delivery-limit": 0})
+    state = Modified(delivery_failed=True, message_annotations=NOTED)
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=state))
+    assert letter(made) == ({"x-a": "b"}, message(b"a"))
+
+
+@pytest.mark.rule("SET-7", "SET-13")
+@pytest.mark.parametrize("limit", [False, True])
+def test_annotations_within_a_transaction_are_in_the_dead_letter_after_the_commit(limit: bool) -> None:
+    made, client = lettering({"x-delivery-limit": 0}) if limit else lettering(version="4.2.0")
+    controller = Controller(client=client)
+    for commit in (False, True):
+        ident = controller.declare()
+        outcome = Modified(limit, not limit, NOTED)
+        controller.retire(ident, 0, 0, outcome, settled=commit)
+        if not commit:
+            controller.rollback(ident)
+        else:
+            controller.commit(ident)
+    assert letter(made) == ({"x-a": "b"}, message(b"a"))
 
 
 def test_plain_modifications_need_no_marks() -> None:
