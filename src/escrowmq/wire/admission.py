@@ -7,8 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.wire.amqp10.filters import FILTER, admission
+from escrowmq.wire.amqp10.subscriptions import NO_LOCAL, of_others
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.admission import MessageFilter
 
-ADMISSIONS: Final[Mapping[str, Callable[[object], MessageFilter]]] = MappingProxyType({FILTER: admission})
+ADMISSIONS: Final[Mapping[str, Callable[[object], MessageFilter]]] = MappingProxyType(
+    {FILTER: admission, NO_LOCAL: of_others}
+)

@@ -23,10 +23,10 @@ def filter_of(
     arguments: Mapping[str, object], admissions: Mapping[str, Callable[[object], MessageFilter]]
 ) -> MessageFilter | None:
     """Return the filter that the arguments of a queue ask for. Raises BrokerError."""
-    for name, make in admissions.items():
-        if name in arguments:
-            return make(arguments[name])
-    return None
+    found = [make(arguments[name]) for name, make in admissions.items() if name in arguments]
+    if len(found) < 2:
+        return found[0] if found else None
+    return lambda envelope, content: all(admits(envelope, content) for admits in found)
 
 
 def admitted(queues: tuple[Queue, ...], envelope: Envelope, content: bytes) -> tuple[Queue, ...]:

@@ -74,7 +74,7 @@ def filters_of(queue: Queue, asked: Mapping[Value, Value] | None) -> Filters:
     if len(asked) > MOST:
         raise link_fault(LIMIT_EXCEEDED, f"the source has {len(asked)} filters; at most {MOST} are allowed")
     granted: dict[Value, Value] = {}
-    matchers: list[Matcher] = _matchers(asked) if queue.admits is None else []
+    matchers: list[Matcher] = _matchers(asked) if FILTER not in queue.arguments else []
     options = ConsumerOptions()
     stream: dict[str, Value] = {}
     for key, filtered in asked.items():

@@ -37,7 +37,7 @@ from escrowmq.wire.amqp10.nodes import Nodes
 from escrowmq.wire.amqp10.publication import Destination, Publications
 from escrowmq.wire.amqp10.resume import reverted
 from escrowmq.wire.amqp10.resuming import encoded_state, state_of
-from escrowmq.wire.amqp10.subscriptions import without_own
+from escrowmq.wire.amqp10.subscriptions import own, without_own
 
 if TYPE_CHECKING:
     from escrowmq.core.engine import Receipt
@@ -62,13 +62,24 @@ class PublishForm:
     With `apart`, routing depends on the headers of each message.
     """
 
-    __slots__ = ("allowed", "apart", "envelope", "queues", "version")
+    __slots__ = ("_own", "allowed", "apart", "envelope", "queues", "version")
 
     def __init__(self, envelope: Envelope) -> None:
         self.envelope = envelope
         self.queues: tuple[Queue, ...] = ()
         self.version = self.allowed = -1
         self.apart = False
+        self._own: tuple[Envelope, Envelope] | None = None
+
+    def of_publisher(self, envelope: Envelope, container: str) -> Envelope:
+        """Return the envelope of a message that waits, which names its publisher (`subscriptions.own`). Equal ones are
+        one object, so they form runs.
+        """
+        if not envelope.exchange:
+            return envelope  # queues that are addressed by their names take everybody's messages
+        if self._own is None or self._own[0] is not envelope:
+            self._own = envelope, own(envelope, container)
+        return self._own[1]
 
 
 class Mode:
@@ -288,7 +299,7 @@ class ProducerLink:
         try:
             held = waiting_queue(connection, envelope, content) if late else None
             if held is not None:
-                queues = (held,)
+                queues, envelope = (held,), form.of_publisher(envelope, connection.container)
             elif form.apart:
                 queues = without_own(
                     connection.broker.engine.route(connection.vhost, envelope, content), connection.container

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.addresses import exchange_address
 from escrowmq.wire.amqp10.codec.termini import Source
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, RESOURCE_LOCKED, link_fault
+from escrowmq.wire.amqp10.publication import PROTOCOL
 
 if TYPE_CHECKING:
+    from escrowmq.core.queues.admission import MessageFilter
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp10.link import Link
 
@@ -71,6 +74,26 @@ def remaining_source(link: Link) -> Source | None:
     if suffix:
         capabilities += [SHARED, GLOBAL] if not container else [SHARED]
     return Source(topic_of(link, queue), durable=2, expiry_policy=_NEVER, capabilities=tuple(map(Symbol, capabilities)))
+
+
+def own(envelope: Envelope, container: str) -> Envelope:
+    """Return the envelope of a delayed message, which names the container of its publisher until it is routed."""
+    return Envelope(
+        envelope.exchange,
+        envelope.routing_key,
+        container.encode("utf-8", "replace"),
+        protocol=envelope.protocol,
+        durable=envelope.durable,
+        priority=envelope.priority,
+        ttl=envelope.ttl,
+        extra_keys=envelope.extra_keys,
+    )
+
+
+def of_others(value: object) -> MessageFilter:
+    """Return the filter in the argument `NO_LOCAL`, for messages that were delayed; `without_own` knows the others."""
+    container = str(value).encode("utf-8", "replace")
+    return lambda envelope, _content: envelope.protocol != PROTOCOL or envelope.header != container
 
 
 def without_own(queues: tuple[Queue, ...], container: str) -> tuple[Queue, ...]:

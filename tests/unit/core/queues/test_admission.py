@@ -44,6 +44,13 @@ def test_a_filter_is_made_of_the_argument() -> None:
     assert [found(Envelope("", ""), content) for content in (b"abc", b"bc")] == [True, False]
 
 
+def test_a_message_must_pass_all_filters_of_a_queue() -> None:
+    admissions = {"x-beginning": beginning, "x-short": lambda limit: lambda _, content: len(content) <= limit}
+    admits = filter_of({"x-beginning": b"a", "x-short": 2}, admissions)
+    assert admits is not None
+    assert [content for content in (b"az", b"abc", b"z") if admits(Envelope("", "q"), content)] == [b"az"]
+
+
 def test_a_queue_with_an_invalid_filter_is_not_declared(site: Site) -> None:
     with pytest.raises(BrokerError, match="no bytes"):
         site.queue("other", arguments={"x-beginning": 5})

@@ -11,14 +11,20 @@ from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach, Transfer
-from escrowmq.wire.amqp10.codec.sections import APPLICATION_PROPERTIES, Header, encode_header, encode_section
+from escrowmq.wire.amqp10.codec.sections import (
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    Header,
+    encode_header,
+    encode_section,
+)
 from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
 from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
 from escrowmq.wire.amqp10.filters import FILTER
 from tests.harness.client import SimClient
-from tests.unit.wire.amqp10.clients import Client, Server, server
+from tests.unit.wire.amqp10.clients import Client, Server, message, server
 
 
 def topic(*capabilities: str, durable: bool = True, address: str = "news") -> Source:
@@ -107,6 +113,29 @@ def test_a_durable_subscription_excludes_them_also_while_its_link_is_away(client
     subscribed(client, "sub", no_local(topic()))
     client.collect()
     assert [content for _, content in client.deliveries()] == [b"theirs"]
+
+
+@pytest.mark.rule("DLY-2")
+@pytest.mark.parametrize("selects", [False, True])
+def test_a_subscriber_does_not_get_its_own_delayed_messages(client: Client, selects: bool) -> None:
+    source = no_local(topic())
+    if selects:
+        selector = Described(Symbol("apache.org:selector-filter:string"), "1 = 1")
+        source = replace(source, filter={**(source.filter or {}), Symbol("jms-selector"): selector})
+    subscribed(client, "sub", source)
+    subscribed(client, "all", topic(), 2)
+    delayed = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 1000})
+    for container in ("c", "other"):
+        publisher = Client(client.server, container=container)
+        publisher.sender(None, 0, target=Target("news", capabilities=(Symbol("topic"),)))
+        transfer = Transfer(0, 0, b"t", 0, True)
+        publisher.send(0, transfer, payload=delayed + message(container.encode()))
+    client.server.now += 1000
+    client.server.end_turn()
+    client.server.run_disk()
+    client.server.end_turn()
+    client.collect()
+    assert sorted(content for _, content in client.deliveries()) == [b"c", b"other", b"other"]
 
 
 def test_a_durable_subscription_begins_anew_with_other_filters(client: Client) -> None:
