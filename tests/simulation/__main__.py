@@ -13,6 +13,7 @@ from functools import partial
 from traceback import format_exception
 
 from tests.simulation.branch_world import BranchWorld
+from tests.simulation.half_world import HalfWorld
 from tests.simulation.history import Failure, attempt, history, shrink
 from tests.simulation.link_world import LinkWorld
 from tests.simulation.world import World
@@ -54,9 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
-    """Run a seed's history of clients, then those of distributed transactions and of exactly-once links."""
+    """Run a seed's history of clients, then those of transactions, exactly-once links and half messages."""
     events: Counter[str] = Counter()
-    for world in (World, BranchWorld, LinkWorld):
+    for world in (World, BranchWorld, LinkWorld, HalfWorld):
         result = history(seed, steps, world)
         if isinstance(result, Failure):
             return result

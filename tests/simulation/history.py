@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 from tests.simulation.branch_world import WEIGHTS as BRANCH_WEIGHTS
 from tests.simulation.branch_world import BranchWorld
+from tests.simulation.half_world import WEIGHTS as HALF_WEIGHTS
+from tests.simulation.half_world import HalfWorld
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.link_world import TRANSACTIONS, LinkWorld, PostingWorld
 from tests.simulation.link_world import WEIGHTS as LINK_WEIGHTS
@@ -33,6 +35,7 @@ WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
     BranchWorld: BRANCH_WEIGHTS,
     LinkWorld: LINK_WEIGHTS,
     PostingWorld: TRANSACTIONS,
+    HalfWorld: HALF_WEIGHTS,
 }
 """The frequencies of steps in worlds other than `World`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from escrowmq.core.branches.branch import Limits, Publication, TransactionBranch
@@ -85,11 +85,14 @@ class Site:
         now: int = 1_000_000,
         resident_limit: int = 1 << 20,
         segment_bytes: int = 4096,
+        prepare: Callable[[Broker], None] = lambda _: None,
     ) -> None:
+        """`prepare` is called before recovery."""
         self.storage = storage or MemoryStorage(random.Random(1))
         self.journal = Journal.open(self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
         self.broker.engine.now = now
+        prepare(self.broker)
         recovery = Recovery(self.broker)
         self.replayed: list[tuple[int, int, bytes]] = []
         """The records in the journal: LSN, kind, payload."""

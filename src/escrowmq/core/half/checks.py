@@ -122,9 +122,7 @@ class Checking:
             queue.timetable.wait(half.group, number)
             return
         self._engine.requests.left -= CHECK
-        try:
-            queue.load(number)
-        except LogUnreadable:
+        if not queue.synced(number) or not self._readable(queue, number):
             queue.ledger.rows.put(number, self._engine.now + RETRY_MS)
             queue.timetable.add(number, RETRY_MS)
             return
@@ -137,6 +135,13 @@ class Checking:
         queue.ledger.set(number, after(half.state, HalfInput.CHECK, half.title), due, half.checks)
         queue.timetable.add(number, options.interval_ms)
         self._changes.setdefault((queue, Kind.HALF_CHECKED), []).append(number)
+
+    def _readable(self, queue: HalfQueue, number: int) -> bool:
+        try:
+            queue.load(number)
+        except LogUnreadable:
+            return False
+        return True
 
     def _ask(self, half: HalfMessage) -> bool:
         """Write the check to a producer. Return whether one could take it."""

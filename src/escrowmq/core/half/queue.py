@@ -6,6 +6,7 @@ snapshots and compaction are those of any queue. Its position there is the half 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,7 @@ class HalfQueue(Queue):
         "_engine",
         "_recent",
         "_recent_bytes",
+        "_unsynced",
         "deadline",
         "holdings",
         "ledger",
@@ -50,6 +52,7 @@ class HalfQueue(Queue):
         self._engine = engine
         self._recent: dict[int, tuple[Envelope, bytes, int]] = {}
         self._recent_bytes = 0
+        self._unsynced: deque[tuple[int, int]] = deque()  # LSN and number
         self.ledger = HalfLedger()
         self.timetable = Timetable()
         self.holdings: dict[str, Holding] = {}  # by user
@@ -80,6 +83,17 @@ class HalfQueue(Queue):
 
     def recovered(self) -> None:
         """Do nothing: the checks begin when all queues are recovered."""
+
+    def stored(self, number: int, lsn: int) -> None:
+        """Note that a half message is on disk when the log is synced up to `lsn`."""
+        self._unsynced.append((lsn, number))
+
+    def synced(self, number: int) -> bool:
+        """Return whether a half message is on disk."""
+        synced = self._host.log.synced_lsn
+        while self._unsynced and self._unsynced[0][0] <= synced:
+            self._unsynced.popleft()
+        return not self._unsynced or number < self._unsynced[0][1]
 
     def load(self, number: int) -> tuple[Envelope, bytes] | None:
         """Return envelope and content of a half message; None if it has left. Raises LogUnreadable."""

@@ -126,6 +126,8 @@ class HalfMessages:
             )
         )
         lsn = decision.apply()
+        waiting_in.synced(number)
+        waiting_in.stored(number, lsn)
         return Stored(number, ledger.transaction_id(vhost, number), lsn, False)
 
     def _queue_for(self, vhost: str) -> HalfQueue:

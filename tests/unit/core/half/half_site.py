@@ -66,6 +66,11 @@ class HalfSite(Site):
         self.half.producers.join("/", GROUP, producer)
         return producer
 
+    def after(self, ms: int) -> None:
+        """End a turn `ms` milliseconds later. Everything before is on disk by then."""
+        self.sync()
+        super().after(ms)
+
     def again(self) -> HalfSite:
         """Return the site that is restored from the synced data."""
         return HalfSite(self.storage, now=self.now)

@@ -1,0 +1,395 @@
+"""Half messages in a simulated world: producers with a local database, an operator, and a broker that crashes.
+
+Producers store numbered messages, decide them, repeat and contradict their decisions, and are lost and come back. An
+operator resumes, commits and drops parked messages. Answers leave when their records are on disk, requests and answers
+are lost with their connection, and the broker is killed at any step. In the end each message must have been delivered
+once if it was committed, and never if it was not. Whatever was answered must hold.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.half.message import HalfMessage
+from escrowmq.core.half.options import CheckOptions
+from escrowmq.core.half.state import HalfState
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.recovery.relocation import Relocation
+from escrowmq.journal.memory import MemoryStorage
+from tests.simulation.half_clients import CHECKS, Account, ProducerProcess, Request
+from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.steps import Step
+from tests.unit.core.site import Site
+
+WEIGHTS: Final[dict[str, int]] = {
+    "send": 40,
+    "decide": 30,
+    "repeat": 10,
+    "contradict": 8,
+    "say unknown": 6,
+    "forge": 3,
+    "arrive": 90,
+    "hear": 60,
+    "answer": 30,
+    "deafen": 8,
+    "lose": 6,
+    "join": 16,
+    "resume": 6,
+    "force": 5,
+    "drop": 5,
+    "consume": 8,
+    "time": 30,
+    "turn": 40,
+    "sync": 24,
+    "crash": 4,
+    "crash in sync": 3,
+    "snapshot": 2,
+    "compact": 2,
+}
+PRODUCERS: Final = 2
+ROUNDS: Final = 120
+_OPTIONS: Final = CheckOptions(timeout_ms=100, interval_ms=100, checks=CHECKS)
+_ENVELOPE: Final = Envelope("", "q", durable=True)
+
+
+def _prepare(broker: Broker) -> None:
+    broker.half.options.check = _OPTIONS
+    broker.half.options.outcome_kept_ms = 1 << 40
+
+
+class HalfWorld:
+    """A history of half messages."""
+
+    def __init__(self, seed: int) -> None:
+        self.ledger = Ledger()
+        self.trace: list[str] = []
+        self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500, prepare=_prepare)
+        self.site.queue()
+        self.site.sync()
+        self.accounts: dict[str, Account] = {}
+        self.producers = [ProducerProcess(self, who) for who in range(PRODUCERS)]
+        self.operator = ProducerProcess(self, PRODUCERS)
+        self.delivered: Counter[str] = Counter()
+        self._stored: dict[int, int] = {}  # by number: the LSN up to which the log must be synced
+
+    def read_along(self) -> None:
+        """Do nothing: the trace has every step anyway."""
+
+    def run(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self.do(step)
+        self.finish()
+
+    def do(self, step: Step) -> None:
+        self.trace.append(str(step))
+        getattr(self, "_" + step.kind.replace(" ", "_"))(step)
+        self._look_at_checks()
+
+    def count(self, event: str) -> None:
+        """Count an event."""
+        self.ledger.count(event)
+
+    # -- what producers and the operator do
+
+    def _producer(self, step: Step) -> ProducerProcess:
+        return self.producers[step.who % PRODUCERS]
+
+    def stored_end(self, number: int) -> int:
+        """Return the LSN up to which the log must be synced before a half message is on disk."""
+        return self._stored.get(number, 0)
+
+    def _known(self, step: Step) -> Account | None:
+        """Return one of the messages that were stored as far as their producer knows."""
+        known = [account for account in self.accounts.values() if account.number]
+        return known[step.what % len(known)] if known else None
+
+    def _send(self, step: Step) -> None:
+        """Send a new half message, or one again whose answer was lost."""
+        producer = self._producer(step)
+        if not producer.connected:
+            return
+        again = [account for account in self.accounts.values() if not account.number]
+        if again and step.what % 2:
+            account = again[step.what % len(again)]
+            self.count("sent again")
+        else:
+            ident = f"m{len(self.accounts)}"
+            account = self.accounts[ident] = Account(ident)
+        producer.requests.append(Request("store", account.ident))
+
+    def _decide(self, step: Step) -> None:
+        account = self._known(step)
+        if account is not None:
+            account.decide(step.what)
+            self._producer(step).end(account, account.local)
+
+    _repeat = _decide
+
+    def _contradict(self, step: Step) -> None:
+        account = self._known(step)
+        if account is not None and account.local:
+            self._producer(step).end(account, "roll back" if account.local == "commit" else "commit")
+            account.muddled = True
+
+    def _say_unknown(self, step: Step) -> None:
+        account = self._known(step)
+        if account is not None:
+            self._producer(step).end(account, "unknown")
+
+    def _forge(self, step: Step) -> None:
+        """Decide a half message that does not exist."""
+        producer = self._producer(step)
+        if producer.connected:
+            producer.requests.append(Request("commit", "", 1_000_000 + step.what))
+
+    def _answer(self, step: Step) -> None:
+        self._producer(step).answer_checks(step.what)
+
+    def _deafen(self, step: Step) -> None:
+        producer = self._producer(step)
+        producer.writable = not producer.writable
+
+    def _hear(self, step: Step) -> None:
+        self._producer(step).hear()
+        self.operator.hear()
+
+    def _lose(self, step: Step) -> None:
+        self._producer(step).lose()
+
+    def _join(self, step: Step) -> None:
+        self._producer(step).join()
+
+    def _order(self, step: Step, verb: str) -> None:
+        account = self._known(step)
+        if account is not None:
+            self.operator.requests.append(Request(verb, account.ident, account.number))
+            self._handle(self.operator)
+
+    def _resume(self, step: Step) -> None:
+        self._order(step, "resume")
+
+    def _force(self, step: Step) -> None:
+        self._order(step, "force")
+
+    def _drop(self, step: Step) -> None:
+        self._order(step, "drop")
+
+    # -- the broker handles requests
+
+    def _arrive(self, step: Step) -> None:
+        self._handle(self._producer(step))
+
+    def _handle(self, producer: ProducerProcess) -> None:
+        if not producer.requests:
+            return
+        request = producer.requests.popleft()
+        half = self.site.broker.half
+        if request.verb == "store":
+            stored = half.store(
+                *("/", "t", request.ident, _ENVELOPE, request.ident.encode(), self.site.vhost.queue("q")),
+                group="g",
+                user="u",
+                producer=producer,
+            )
+            if not stored.repeated:
+                self._stored[stored.number] = stored.lsn
+            producer.tell(stored.lsn, request, "ok", stored.number)
+            return
+        before = half.at("/", request.number)
+        account = self.accounts.get(request.ident)
+        try:
+            lsn = self._end(request)
+        except BrokerError as error:
+            self._refused(request, before, error)
+            producer.tell(0, request, "refused")
+            return
+        if before is None:
+            raise Violation(f"{request} has an effect, although there is no such half message")
+        if account is not None and account.ident != before.message_id:
+            raise Violation(f"{request} decided {before.message_id}")
+        if before.state is HalfState.PARKED and request.verb in ("commit", "roll back"):
+            raise Violation(f"{request} was accepted, although {before.message_id} is parked")
+        self.count(request.verb)
+        if account is not None:
+            account.requested.add(request.verb)
+            if request.verb == "resume":
+                account.checks = 0
+        producer.tell(lsn, request, "ok", request.number)
+
+    def _end(self, request: Request) -> int:
+        half, number, ident = self.site.broker.half, request.number, request.ident
+        match request.verb:
+            case "commit":
+                return half.commit("/", number, message_id=ident)
+            case "roll back":
+                return half.roll_back("/", number, message_id=ident)
+            case "unknown":
+                return half.unknown("/", number, message_id=ident)
+            case "resume":
+                return half.resume("/", number)
+            case "force":
+                return half.force_commit("/", number)
+            case _:
+                return half.drop("/", number)
+
+    def _refused(self, request: Request, before: HalfMessage | None, error: BrokerError) -> None:
+        """Check that a refusal is justified."""
+        account = self.accounts.get(request.ident)
+        if error.condition is Condition.NOT_FOUND:
+            if account is not None and account.number == request.number:
+                raise Violation(f"{request} is refused, although the half message was acknowledged")
+            self.count("refused: unknown")
+            return
+        if error.condition is not Condition.ILLEGAL_STATE or before is None or account is None:
+            raise Violation(f"{request} is refused: {error}")
+        commits = {"commit", "force"}
+        drops = {"roll back", "drop"}
+        if before.state is HalfState.PARKED and account.checks >= CHECKS:
+            self.count("refused: parked")
+        elif request.verb in commits | {"resume"} and account.requested & drops:
+            self.count("refused: rolled back")
+        elif request.verb in drops | {"resume"} and account.requested & commits:
+            self.count("refused: committed")
+        elif request.verb != "resume":
+            raise Violation(f"{request} is refused without a reason: {error}")
+
+    # -- what consumers get
+
+    def _consume(self, step: Step) -> None:
+        while True:
+            entry = self.site.broker.engine.get(self.site.vhost.queue("q"), auto_settle=True)
+            self._turn(step)
+            self._sync(step)
+            if entry is None:
+                return
+            self.take(entry.content.decode())
+
+    def take(self, ident: str) -> None:
+        """Check a message that was delivered."""
+        self.delivered[ident] += 1
+        account = self.accounts[ident]
+        if self.delivered[ident] > 1:
+            raise Violation(f"{ident} was delivered {self.delivered[ident]} times")
+        if not account.requested & {"commit", "force"}:
+            raise Violation(f"{ident} was delivered, but not committed")
+        if account.promised == "rolled back":
+            raise Violation(f"{ident} was delivered, although its rollback was answered")
+
+    def _look_at_checks(self) -> None:
+        """Check that no check counts that nobody got, and note which messages are parked."""
+        for ident, account in self.accounts.items():
+            half = self.site.broker.half.named("/", "t", ident)
+            if half is not None and half.checks > account.checks:
+                raise Violation(f"{half.checks} checks of {ident} count, {account.checks} were written")
+            if half is None or half.state is not HalfState.PARKED:
+                account.parked = 0
+            elif not account.parked:
+                account.parked = self.site.journal.end_lsn
+
+    # -- the broker's turns, its disk, and its crashes
+
+    def _time(self, step: Step) -> None:
+        self.site.broker.engine.now += 25 * (1 + step.what % 8)
+
+    def _turn(self, step: Step) -> None:
+        self.site.turn(sync=False)
+
+    def _sync(self, step: Step) -> None:
+        self.site.sync()
+        for process in (*self.producers, self.operator):
+            process.synced(self.site.journal.synced_lsn)
+
+    def _snapshot(self, step: Step) -> None:
+        self._turn(step)
+        self._sync(step)
+        self.site.snapshot()
+
+    def _compact(self, step: Step) -> None:
+        self._sync(step)
+        relocation = Relocation(self.site.broker, 0, self.site.journal.end_lsn)
+        while relocation.step():
+            pass
+
+    def _crash_in_sync(self, step: Step) -> None:
+        """Crash after the disk has everything, before anybody learns of it."""
+        batch = self.site.journal.take_batch(self.site.now * 1000)
+        if batch is not None:
+            batch.write()
+        self._crash(step)
+
+    def _crash(self, step: Step) -> None:
+        self.count("crashes")
+        synced = self.site.journal.synced_lsn
+        self.site.storage.crash()
+        self.site = self.site.restart(segment_bytes=1500, prepare=_prepare)
+        self._stored.clear()
+        for process in (*self.producers, self.operator):
+            process.broker_died()
+        for ident, account in self.accounts.items():
+            half = self.site.broker.half.named("/", "t", ident)
+            if half is None:
+                if account.number:
+                    raise Violation(f"{ident} was acknowledged, and the crash lost it")
+                continue
+            self.count(f"survived: {half.state.title}")
+            account.requested |= {"commit"} if half.state is HalfState.COMMITTED else set()
+            if 0 < account.parked <= synced and half.state is HalfState.PENDING and "resume" not in account.requested:
+                raise Violation(f"{ident} was parked, and is pending after the crash")
+            if account.number and half.number != account.number:
+                raise Violation(f"{ident} was number {account.number}, and is {half.number} after the crash")
+            if account.promised and account.promised != half.state.title:
+                raise Violation(f"{ident} is {half.state.title} after the crash, and was {account.promised}")
+            account.checks = half.checks  # the checks of the last turn may be lost
+
+    # -- the end
+
+    def finish(self) -> None:
+        """Let everybody finish without trouble. Then each message must have its outcome, and be delivered by it."""
+        for producer in self.producers:
+            producer.writable = True
+            producer.join()
+        for _ in range(ROUNDS):
+            for who in range(PRODUCERS):
+                for kind in ("answer", "arrive", "arrive", "hear"):
+                    self.do(Step(kind, who, 0, 0))
+            for kind in ("time", "turn", "sync", "consume"):
+                self.do(Step(kind, 0, 0, 3))
+            if not self._go_on():
+                break
+        self._judge()
+
+    def _go_on(self) -> bool:
+        """Send again what was not answered, and decide parked messages. Return whether there was any."""
+        busy = any(producer.requests or producer.answers for producer in self.producers)
+        for at, account in enumerate(self.accounts.values()):
+            producer = self.producers[at % PRODUCERS]
+            half = self.site.broker.half.named("/", "t", account.ident)
+            if not account.number:
+                producer.requests.append(Request("store", account.ident))
+            elif half is not None and half.state is HalfState.PARKED:
+                verb = "force" if account.local == "commit" else "drop"
+                self.operator.requests.append(Request(verb, account.ident, account.number))
+                self._handle(self.operator)
+            elif half is not None and half.state.decided:
+                continue
+            busy = True
+        return busy
+
+    def _judge(self) -> None:
+        for ident, account in self.accounts.items():
+            half = self.site.broker.half.named("/", "t", ident)
+            if half is None or not half.state.decided:
+                raise Violation(f"{ident} is never decided: {half and half.state.title}")
+            expected = 1 if half.state is HalfState.COMMITTED else 0
+            if self.delivered[ident] != expected:
+                raise Violation(f"{ident} is {half.state.title}, and was delivered {self.delivered[ident]} times")
+            if account.promised and account.promised != half.state.title:
+                raise Violation(f"{ident} is {half.state.title}, and was {account.promised}")
+            if account.local == "commit" and expected == 0 and not (account.muddled or "drop" in account.requested):
+                raise Violation(f"{ident} is rolled back, although its producer has only committed it")
+        self.ledger.events["messages"] = len(self.accounts)

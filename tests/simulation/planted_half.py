@@ -1,0 +1,121 @@
+"""Planted bugs in half messages that the simulator must find. Some are known from other brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.half import registry
+from escrowmq.core.half.changes import Deciding
+from escrowmq.core.half.checks import Checking
+from escrowmq.core.half.ledger import HalfLedger
+from escrowmq.core.half.message import HalfMessage
+from escrowmq.core.half.queue import HalfQueue
+from escrowmq.core.half.recovery import FoundHalf
+from escrowmq.core.half.registry import HalfMessages
+from escrowmq.core.half.state import HalfInput, HalfState, after
+from escrowmq.core.messages.envelope import Envelope
+
+_decide = HalfMessages._decide
+_ask = Checking._ask
+_store = HalfMessages.store
+
+
+def answered_before_sync(self: HalfMessages, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
+    _decide(self, vhost, number, given, message_id)
+    return 0
+
+
+def stored_before_sync(self: HalfMessages, *arguments: Any, **options: Any) -> registry.Stored:
+    return _store(self, *arguments, **options)._replace(lsn=0)
+
+
+def counted_though_nobody_got_it(self: Checking, half: HalfMessage) -> bool:
+    _ask(self, half)
+    return True
+
+
+def not_counted(self: Checking, half: HalfMessage) -> bool:
+    found = _ask(self, half)
+    half.checks -= 1
+    return found
+
+
+def late_commit_delivered(self: HalfMessages, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
+    """Deliver a message that was rolled back when its producer commits it late."""
+    try:
+        return _decide(self, vhost, number, given, message_id)
+    except BrokerError as error:
+        half = self.at(vhost, number)
+        late = half is not None and half.state is HalfState.ROLLED_BACK and given is HalfInput.COMMIT
+        if error.condition is not Condition.ILLEGAL_STATE or not late or half is None or half.queue is None:
+            raise
+        envelope = Envelope("", "q", durable=True)
+        return self._engine.publish(envelope, [half.message_id.encode()], [half.queue]).lsn
+
+
+def committed_twice(self: HalfMessages, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
+    """Deliver the message again when its producer repeats the commit."""
+    half = self.at(vhost, number)
+    if half is not None and half.state is HalfState.COMMITTED and given is HalfInput.COMMIT and half.queue is not None:
+        self._engine.publish(Envelope("", "q", durable=True), [half.message_id.encode()], [half.queue])
+    return _decide(self, vhost, number, given, message_id)
+
+
+def parked_messages_decided(state: HalfState, given: HalfInput, title: str) -> HalfState:
+    if state is HalfState.PARKED and given is HalfInput.COMMIT:
+        return HalfState.COMMITTED
+    return after(state, given, title)
+
+
+def outcomes_forgotten_by_recovery(self: FoundHalf, lsn: int, payload: Any) -> None:
+    """Leave decided half messages undecided."""
+
+
+def parking_forgotten_by_recovery(self: FoundHalf, lsn: int, payload: Any) -> None:
+    """Check parked half messages again."""
+
+
+def nothing_recorded(self: Deciding) -> list[Any]:
+    return []
+
+
+def sent_again_is_new(self: HalfLedger, topic: str, ident: str) -> int:
+    return 0
+
+
+def everything_is_synced(self: HalfQueue, number: int) -> bool:
+    return True
+
+
+PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
+    "decision answered before its sync": {(HalfMessages, "_decide"): answered_before_sync},
+    "half message acknowledged before its sync": {(HalfMessages, "store"): stored_before_sync},
+    "check counted though nobody got it": {(Checking, "_ask"): counted_though_nobody_got_it},
+    "check not counted": {(Checking, "_ask"): not_counted},
+    "late commit after a rollback delivered": {(HalfMessages, "_decide"): late_commit_delivered},
+    "repeated commit delivered again": {(HalfMessages, "_decide"): committed_twice},
+    "late commit of a parked message accepted": {(registry, "after"): parked_messages_decided},
+    "outcomes forgotten by recovery": {(FoundHalf, "decided"): outcomes_forgotten_by_recovery},
+    "parking forgotten by recovery": {(FoundHalf, "parked"): parking_forgotten_by_recovery},
+    "decision outside the record": {(Deciding, "operations"): nothing_recorded},
+    "message sent again stored twice": {(HalfLedger, "number"): sent_again_is_new},
+    "checked before the half message is on disk": {(HalfQueue, "synced"): everything_is_synced},
+}
+"""The patches of each bug, by class or module and attribute."""
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Run with the bug. Brokers that exist already do not have all of it."""
+    patches = [mock.patch.object(owner, name, new) for (owner, name), new in PLANTED[bug].items()]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
