@@ -128,7 +128,9 @@ EXAMPLES = {
         encode_held(Held(3, "etl", 1, 7, [HeldRange(41, 2, 0), HeldRange(40, 1, 1)], [Reference(42, 1, 4142, 0)]))
     ),
     "released": encode_released(3, "etl", 9, 9),
-    "arrived": termini_records.encode_arrived(5, Disposition.ACCEPTED, [b"t1", b"t2"], [1, 2]),
+    "arrived": termini_records.encode_arrived(
+        5, Disposition.ACCEPTED, [b"t1", b"t2"], [b"\1" + bytes(7), b"\2" + bytes(7)]
+    ),
     "forgotten": termini_records.encode_forgotten(5, [b"t1"]),
     "acquired": termini_records.encode_acquired(6, 3, [(7, 40, 2)]),
     "given_back": termini_records.encode_given_back(6, 3, [(40, 1)]),

@@ -137,7 +137,7 @@ def terminus(scribe: Scribe, number: int, *, acquires: bool = False) -> tuple[in
 def arrive(scribe: Scribe, number: int, position: int, tag: bytes) -> int:
     """Publish a message to queue 1 that arrives at a terminus. Returns the LSN of the ARRIVED operation."""
     published = scribe.published([(1, position)])
-    arrived = Kind.ARRIVED, [encode_arrived(number, Disposition.ACCEPTED, [tag], [position])]
+    arrived = Kind.ARRIVED, [encode_arrived(number, Disposition.ACCEPTED, [tag], [position.to_bytes(8, "little")])]
     return scribe.commit(published, arrived, branch=0) + 12 + 5 + sum(map(len, published[1])) + 5
 
 

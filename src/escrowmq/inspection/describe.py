@@ -191,7 +191,7 @@ def _arrived(data: bytes | memoryview) -> Fields:
         "terminus": arrived.terminus,
         "outcome": arrived.outcome.name.lower(),
         "tags": [tag.hex() for tag in arrived.tags],
-        "fingerprints": [f"{fingerprint:016x}" for fingerprint in arrived.fingerprints],
+        "fingerprints": [fingerprint[::-1].hex() for fingerprint in arrived.fingerprints],
     }
 
 

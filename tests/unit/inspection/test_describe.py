@@ -89,7 +89,7 @@ def test_marks_are_described() -> None:
 
 
 def test_records_of_link_termini_are_described() -> None:
-    arrived = encode_arrived(5, Disposition.ACCEPTED, [b"t1"], [255])
+    arrived = encode_arrived(5, Disposition.ACCEPTED, [b"t1"], [b"\xff" + bytes(7)])
     assert describe(Kind.ARRIVED, arrived) == {
         "terminus": 5,
         "outcome": "accepted",

@@ -11,11 +11,13 @@ from escrowmq.core.records.references import Range
 
 _ARRIVED: Final = struct.Struct("<QBI")  # terminus, outcome, number of tags
 _FORGOTTEN: Final = struct.Struct("<QI")  # terminus, number of tags
-_FINGERPRINT: Final = struct.Struct("<Q")
+FINGERPRINT_BYTES: Final = 8
 _ACQUIRED: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
 _NUMBERED: Final = struct.Struct("<QQI")  # first delivery number, first position, count
 _GIVEN_BACK: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
 _RANGE: Final = struct.Struct("<QI")  # first position, count
+
+_BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
 Payload = bytes | memoryview
 
@@ -34,7 +36,7 @@ class ArrivedTags(NamedTuple):
     terminus: int
     outcome: Disposition
     tags: list[bytes]
-    fingerprints: list[int]
+    fingerprints: list[bytes]
 
 
 class Forgotten(NamedTuple):
@@ -68,13 +70,18 @@ class GivenBack(NamedTuple):
     ranges: list[Range]
 
 
-def encode_arrived(terminus: int, outcome: Disposition, tags: Sequence[bytes], fingerprints: Sequence[int]) -> bytes:
+def encode_arrived(terminus: int, outcome: Disposition, tags: Sequence[bytes], fingerprints: Sequence[bytes]) -> bytes:
     """Return an ARRIVED record. Tags have at most 255 bytes."""
-    parts = [_ARRIVED.pack(terminus, _NUMBERS[outcome], len(tags))]
-    pack = _FINGERPRINT.pack
-    for tag, fingerprint in zip(tags, fingerprints, strict=True):
-        parts += (bytes((len(tag),)), tag, pack(fingerprint))
-    return b"".join(parts)
+    parts = [b""] * (3 * len(tags))
+    parts[::3] = _lengths(tags)
+    parts[1::3] = tags
+    parts[2::3] = fingerprints
+    return _ARRIVED.pack(terminus, _NUMBERS[outcome], len(tags)) + b"".join(parts)
+
+
+def _lengths(tags: Sequence[bytes]) -> list[bytes]:
+    """Return the length of each tag, as one byte."""
+    return [_BYTES[length] for length in map(len, tags)]
 
 
 def decode_arrived(data: Payload) -> ArrivedTags:
@@ -84,14 +91,17 @@ def decode_arrived(data: Payload) -> ArrivedTags:
     for _ in range(count):
         end = at + 1 + data[at]
         tags.append(bytes(data[at + 1 : end]))
-        fingerprints.append(int(_FINGERPRINT.unpack_from(data, end)[0]))
-        at = end + _FINGERPRINT.size
+        at = end + FINGERPRINT_BYTES
+        fingerprints.append(bytes(data[end:at]))
     return ArrivedTags(terminus, _DISPOSITIONS[outcome], tags, fingerprints)
 
 
 def encode_forgotten(terminus: int, tags: Sequence[bytes]) -> bytes:
     """Return a FORGOTTEN record."""
-    return _FORGOTTEN.pack(terminus, len(tags)) + b"".join([bytes((len(tag),)) + tag for tag in tags])
+    parts = [b""] * (2 * len(tags))
+    parts[::2] = _lengths(tags)
+    parts[1::2] = tags
+    return _FORGOTTEN.pack(terminus, len(tags)) + b"".join(parts)
 
 
 def decode_forgotten(data: Payload) -> Forgotten:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.records.termini import FINGERPRINT_BYTES
 
 if TYPE_CHECKING:
     from escrowmq.core.access.holdings import Holding
@@ -29,7 +30,7 @@ class Arrival(NamedTuple):
     """
 
     outcome: Disposition
-    fingerprint: int
+    fingerprint: bytes
     detail: bytes = b""
 
 
@@ -48,9 +49,14 @@ class Partial(NamedTuple):
             self.holding.close()
 
 
-def fingerprint_of(content: bytes) -> int:
+def fingerprint_of(content: bytes) -> bytes:
     """Return the fingerprint of a message's content, 64 bits."""
-    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
+    return blake2b(content, digest_size=FINGERPRINT_BYTES).digest()
+
+
+def fingerprints_of(contents: Sequence[bytes]) -> list[bytes]:
+    """Do `fingerprint_of` for each of `contents`, in fewer steps."""
+    return [blake2b(content, digest_size=FINGERPRINT_BYTES).digest() for content in contents]
 
 
 class Arrivals:
@@ -59,7 +65,7 @@ class Arrivals:
     __slots__ = ("_accepted", "_certain", "_enlisted", "_in_doubt", "_others", "_unsynced", "partial")
 
     def __init__(self) -> None:
-        self._accepted: dict[bytes, int] = {}
+        self._accepted: dict[bytes, bytes] = {}
         self._others: dict[bytes, Arrival] = {}
         self._enlisted: dict[bytes, EnlistedPosts] = {}  # posts of transactions that are open
         self._unsynced: deque[tuple[int, Sequence[bytes]]] = deque()  # with the LSN that their outcomes wait for
@@ -106,7 +112,7 @@ class Arrivals:
         """Return whether the sender was told to send the message with this tag again."""
         return tag in self._in_doubt
 
-    def accepted(self) -> tuple[list[bytes], list[int]]:
+    def accepted(self) -> tuple[list[bytes], list[bytes]]:
         """Return copies of the tags and fingerprints of all accepted messages, for a snapshot."""
         return list(self._accepted), list(self._accepted.values())
 
@@ -122,7 +128,7 @@ class Arrivals:
                 Condition.ILLEGAL_STATE, "delivery tag belongs to an unsettled delivery of this link; settle that first"
             )
 
-    def accept(self, tags: Sequence[bytes], fingerprints: Sequence[int], lsn: int = 0, synced: int = 0) -> None:
+    def accept(self, tags: Sequence[bytes], fingerprints: Sequence[bytes], lsn: int = 0, synced: int = 0) -> None:
         """Add accepted messages. Their outcomes are sent when the log is synced up to `lsn`; now it is up to
         `synced`.
         """
@@ -145,7 +151,7 @@ class Arrivals:
         for tag in tags:
             self._enlisted.pop(tag, None)
 
-    def restore(self, accepted: dict[bytes, int]) -> None:
+    def restore(self, accepted: dict[bytes, bytes]) -> None:
         """Take the fingerprints of accepted messages by their tags, after a restart. The dict is not copied."""
         self._accepted = accepted
 
@@ -161,6 +167,9 @@ class Arrivals:
         """
         gone = []
         self.supersede(tags)
+        if not self._in_doubt and not self._others and not self._enlisted:
+            pop = self._accepted.pop
+            return [tag for tag in tags if pop(tag, None) is not None]
         for tag in tags:
             self._in_doubt.discard(tag)
             posts = self._enlisted.pop(tag, None)

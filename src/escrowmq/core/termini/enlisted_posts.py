@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from escrowmq.core.termini.arrivals import fingerprint_of
+from escrowmq.core.termini.arrivals import fingerprints_of
 from escrowmq.core.termini.posting import ArrivalWork, lasts
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class EnlistedPosts:
         self._terminus = terminus
         self._lasting = lasting
         self.owner = owner
-        self.tags: dict[bytes, int] = {}
+        self.tags: dict[bytes, bytes] = {}
 
     def takes(self, terminus: Terminus, *, lasting: bool) -> bool:
         """Return whether posts of `terminus` can be added that survive a restart if they are `lasting`."""
@@ -50,7 +50,7 @@ class EnlistedPosts:
 
     def add(self, tags: Sequence[bytes], contents: Sequence[bytes]) -> None:
         """Add posts."""
-        self.tags.update(zip(tags, map(fingerprint_of, contents), strict=True))
+        self.tags.update(zip(tags, fingerprints_of(contents), strict=True))
         self._terminus.arrivals.enlist(tags, self)
 
     def _work(self) -> ArrivalWork:

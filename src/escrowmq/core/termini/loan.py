@@ -6,14 +6,14 @@ nothing can be delivered or posted through it.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.termini import encode_acquired, numbered_ranges
+from escrowmq.core.records.termini import NumberedRange, encode_acquired, numbered_ranges
 from escrowmq.core.termini.arrivals import Arrival, Partial, fingerprint_of
 from escrowmq.core.termini.enlisted_posts import enlist
 from escrowmq.core.termini.posting import post
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from escrowmq.core.termini.enlisted_posts import PostOwner
     from escrowmq.core.termini.registry import Termini
     from escrowmq.core.termini.terminus import Terminus
+
+
+_run = attrgetter("run")
+_position = attrgetter("position")
 
 
 class Borrower(Protocol):
@@ -139,11 +143,11 @@ class Loan:
         if not terminus.unsettled:
             terminus.unsettled_since = self._termini.engine.now
         first = terminus.deliveries.add(consumer, entries)
-        if not terminus.keeps or queue.is_stream or not durable_positions(queue, entries):
+        if not terminus.keeps or queue.is_stream or not queue.durable:
             return AcquiredNumbers(first, 0)
-        ranges = numbered_ranges(
-            [(number, entry.position) for number, entry in enumerate(entries, first) if entry.run.envelope.durable]
-        )
+        ranges = _durable_ranges(first, entries)
+        if not ranges:
+            return AcquiredNumbers(first, 0)
         log = self._termini.engine.log
         log.append(Kind.ACQUIRED, encode_acquired(terminus.number, queue.ident, ranges))
         return AcquiredNumbers(first, log.end_lsn)
@@ -274,3 +278,14 @@ class Loan:
         found, gone = self.terminus.arrivals.reconcile(remote, complete=complete)
         self.forget(gone)
         return found
+
+
+def _durable_ranges(first: int, entries: list[Entry]) -> list[NumberedRange]:
+    """Return the numbers, from `first` on, and the positions of those entries that are durable, as ranges."""
+    if all(run.envelope.durable for run in set(map(_run, entries))):
+        positions = list(map(_position, entries))
+        if positions == list(range(positions[0], positions[0] + len(positions))):
+            return [NumberedRange(first, positions[0], len(positions))]
+    return numbered_ranges(
+        [(number, entry.position) for number, entry in enumerate(entries, first) if entry.run.envelope.durable]
+    )

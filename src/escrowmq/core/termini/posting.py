@@ -13,7 +13,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_arrived
-from escrowmq.core.termini.arrivals import fingerprint_of
+from escrowmq.core.termini.arrivals import fingerprints_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class ArrivalWork:
     __slots__ = ("_fingerprints", "_lasting", "_tags", "_terminus")
 
     def __init__(
-        self, terminus: Terminus, tags: Sequence[bytes], fingerprints: Sequence[int], *, lasting: bool = True
+        self, terminus: Terminus, tags: Sequence[bytes], fingerprints: Sequence[bytes], *, lasting: bool = True
     ) -> None:
         self._terminus = terminus
         self._lasting = lasting
@@ -75,7 +75,7 @@ def post(
     tags: Sequence[bytes],
 ) -> Receipt:
     """Publish a run of messages with these tags. Messages that a queue refused leave no tag."""
-    fingerprints = list(map(fingerprint_of, contents))
+    fingerprints = fingerprints_of(contents)
     if not lasts(terminus, envelope, queues):
         receipt = engine.publish(envelope, contents, queues)
         taken = [i for i in range(len(tags)) if i not in receipt.refused] if receipt.refused else range(len(tags))

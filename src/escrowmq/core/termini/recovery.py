@@ -39,7 +39,7 @@ class _FoundTerminus:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.tags: dict[bytes, int] = {}
+        self.tags: dict[bytes, bytes] = {}
         self.next_delivery = 1
         self.acquired: dict[int, list[NumberedRange]] = {}  # by queue id
         self.given_back: dict[int, dict[int, int]] = {}  # by queue id: positions, and the next number at that time

@@ -32,7 +32,6 @@ from escrowmq.wire.amqp10.sent import Part
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.performatives import Disposition
-    from escrowmq.wire.amqp10.incoming import ProducerLink
     from escrowmq.wire.amqp10.outgoing import ConsumerLink
     from escrowmq.wire.amqp10.session import Session
 
@@ -55,20 +54,8 @@ def _settle_posts(session: Session, disposition: Disposition, last: int) -> None
     """The client settles messages that it sent: their outcomes need not be kept any longer."""
     if not disposition.settled:
         return
-    posts = session.posts
-    count = ((last - disposition.first) & MASK) + 1
-    numbers = (
-        [(disposition.first + i) & MASK for i in range(count)]
-        if count <= len(posts)
-        else [number for number in posts if (number - disposition.first) & MASK < count]
-    )
-    settled: dict[ProducerLink, list[int]] = {}
-    for number in numbers:
-        link = posts.pop(number, None)
-        if link is not None:
-            settled.setdefault(link, []).append(number)
-    for link, some in settled.items():
-        link.settled(some)
+    for link, tags in session.posts.settle(disposition.first, ((last - disposition.first) & MASK) + 1):
+        link.settled(tags)
 
 
 def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[None]:

@@ -122,7 +122,6 @@ class ProducerLink:
         "_route",
         "_second",
         "_topic",
-        "_unsettled",
         "forms",
         "link",
     )
@@ -147,7 +146,6 @@ class ProducerLink:
         self._loan: Loan | None = None
         self._queue: Queue | None = None  # the target, if it is a queue
         self._live: set[bytes] = set()  # tags of this turn's unsettled posts, unless the client settles second
-        self._unsettled: dict[int, bytes] = {}  # answered posts that the client has not settled: tags by number
 
     @property
     def second(self) -> bool:
@@ -464,9 +462,7 @@ class ProducerLink:
         session = self.link.session
         session.answer(RECEIVER, first, last, settled=not self._second, state=state, after=after)
         if self._second:
-            for number, tag in enumerate(tags, first):
-                self._unsettled[number & MASK] = tag
-                session.posts[number & MASK] = self
+            session.posts.add(self, first & MASK, tags)
 
     def resolve(self, form: PublishForm) -> None:
         """Check the permission to publish and find the queues, unless both are known. Raises BrokerError."""
@@ -487,10 +483,9 @@ class ProducerLink:
         form.version = vhost.version if reply is None else -1  # a reply address may be gone at the next publish
         form.allowed = access.version
 
-    def settled(self, numbers: list[int]) -> None:
+    def settled(self, tags: list[bytes]) -> None:
         """The client has settled posts: their tags may be used again."""
-        tags = [tag for tag in [self._unsettled.pop(number, None) for number in numbers] if tag is not None]
-        if tags and self._loan is not None:
+        if self._loan is not None:
             self._loan.forget(tags)
         self.link.session.credit_later(self)
 
@@ -516,9 +511,7 @@ class ProducerLink:
                 self._interrupt()
                 loan.detach()
         if closed:
-            for number in self._unsettled:
-                session.posts.pop(number, None)
-            self._unsettled.clear()
+            session.posts.forget(self)
             if self._node is not None:
                 self._node.close()
         self._live.clear()

@@ -34,6 +34,7 @@ from escrowmq.wire.amqp10.errors import (
 )
 from escrowmq.wire.amqp10.link import Link
 from escrowmq.wire.amqp10.outgoing import ConsumerLink
+from escrowmq.wire.amqp10.posts import Posts
 from escrowmq.wire.amqp10.sent import SentDeliveries
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Session:
         self.loans: dict[TerminusKey, Loan] = {}  # of attached links, and of those that were detached and not closed
         self.sent = SentDeliveries()
         self.answers = Answers(channel)
-        self.posts: dict[int, ProducerLink] = {}  # links of unsettled posts, by delivery number
+        self.posts = Posts()
         self.settled = False  # whether deliveries were settled in this turn, so that the answers wait for the log
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = connection.limits.session_window

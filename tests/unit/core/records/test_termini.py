@@ -26,7 +26,7 @@ tags = st.lists(st.binary(max_size=32), max_size=5)
 
 @given(st.integers(0, (1 << 64) - 1), st.sampled_from(Disposition), tags)
 def test_arrived(terminus: int, outcome: Disposition, some: list[bytes]) -> None:
-    fingerprints = [len(tag) << 40 for tag in some]
+    fingerprints = [len(tag).to_bytes(8, "big") for tag in some]
     assert decode_arrived(encode_arrived(terminus, outcome, some, fingerprints)) == (
         terminus,
         outcome,

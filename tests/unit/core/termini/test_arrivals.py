@@ -6,40 +6,41 @@ import pytest
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.termini.arrivals import Arrival, Arrivals, Partial, fingerprint_of
+from escrowmq.core.termini.arrivals import Arrival, Arrivals, Partial, fingerprint_of, fingerprints_of
 
 ACCEPTED = Disposition.ACCEPTED
 
 
 def arrivals(*tags: bytes, lsn: int = 0, synced: int = 0) -> Arrivals:
     made = Arrivals()
-    made.accept(tags, range(len(tags)), lsn, synced)
+    made.accept(tags, [b"%d" % i for i in range(len(tags))], lsn, synced)
     return made
 
 
 def test_fingerprints_have_64_bits_and_differ() -> None:
-    assert 0 <= fingerprint_of(b"a") < 1 << 64
+    assert len(fingerprint_of(b"a")) == 8
+    assert fingerprints_of([b"a", b"b"]) == [fingerprint_of(b"a"), fingerprint_of(b"b")]
     assert fingerprint_of(b"a") == fingerprint_of(b"a") != fingerprint_of(b"b")
 
 
 def test_messages_are_found_by_tag_until_they_are_forgotten() -> None:
     tested = arrivals(b"1", b"2")
-    tested.note(b"3", Arrival(Disposition.REJECTED, 9, b"why"))
+    tested.note(b"3", Arrival(Disposition.REJECTED, b"9", b"why"))
     assert (tested.count, b"2" in tested, b"3" in tested, b"4" in tested) == (3, True, True, False)
     assert dict(tested.items()) == {
-        b"1": Arrival(ACCEPTED, 0),
-        b"2": Arrival(ACCEPTED, 1),
-        b"3": Arrival(Disposition.REJECTED, 9, b"why"),
+        b"1": Arrival(ACCEPTED, b"0"),
+        b"2": Arrival(ACCEPTED, b"1"),
+        b"3": Arrival(Disposition.REJECTED, b"9", b"why"),
     }
     assert tested.forget([b"1", b"3", b"4"]) == [b"1"]  # only accepted messages are in the log
     assert (tested.count, tested.get(b"1"), tested.get(b"3")) == (1, None, None)
-    assert tested.accepted() == ([b"2"], [1])
+    assert tested.accepted() == ([b"2"], [b"1"])
 
 
 @pytest.mark.parametrize("tags", [[b"1"], [b"new", b"new"], [b"new", b"noted"]])
 def test_a_tag_belongs_to_one_unsettled_delivery(tags: list[bytes]) -> None:
     tested = arrivals(b"1")
-    tested.note(b"noted", Arrival(Disposition.RELEASED, 1))
+    tested.note(b"noted", Arrival(Disposition.RELEASED, b"1"))
     with pytest.raises(BrokerError, match="belongs to an unsettled delivery"):
         tested.check_new(tags)
     tested.check_new([b"new", b"other"])
@@ -47,13 +48,13 @@ def test_a_tag_belongs_to_one_unsettled_delivery(tags: list[bytes]) -> None:
 
 def test_restored_messages_are_accepted_ones() -> None:
     tested = Arrivals()
-    tested.restore({b"1": 7})
-    assert dict(tested.items()) == {b"1": Arrival(ACCEPTED, 7)}
+    tested.restore({b"1": b"7"})
+    assert dict(tested.items()) == {b"1": Arrival(ACCEPTED, b"7")}
 
 
 def test_clearing_returns_the_tags_that_may_be_in_the_log() -> None:
     tested = arrivals(b"1", b"2")
-    tested.note(b"3", Arrival(Disposition.REJECTED, 9))
+    tested.note(b"3", Arrival(Disposition.REJECTED, b"9"))
     tested.partial = Partial(b"4", b"half")
     assert tested.clear() == [b"1", b"2"]
     assert tested.count == 0
@@ -63,7 +64,7 @@ def test_clearing_returns_the_tags_that_may_be_in_the_log() -> None:
 def test_a_sender_that_knows_a_state_is_told_the_outcome() -> None:
     tested = arrivals(b"1")
     tested.suspend(0)
-    assert tested.reconcile({b"1": True, b"2": True}, complete=True) == ({b"1": Arrival(ACCEPTED, 0)}, [])
+    assert tested.reconcile({b"1": True, b"2": True}, complete=True) == ({b"1": Arrival(ACCEPTED, b"0")}, [])
 
 
 def test_a_sender_without_a_state_is_asked_to_send_again_since_it_may_have_reused_the_tag() -> None:
@@ -77,23 +78,23 @@ def test_a_sender_without_a_state_is_asked_to_send_again_since_it_may_have_reuse
 
 def test_an_outcome_that_never_left_the_broker_is_told() -> None:
     tested = arrivals(b"1", lsn=100, synced=50)
-    tested.accept([b"2"], [7], 200, 150)  # the outcome of the first one may have been sent by now
+    tested.accept([b"2"], [b"7"], 200, 150)  # the outcome of the first one may have been sent by now
     tested.suspend(150)
     found, _ = tested.reconcile({b"1": False, b"2": False}, complete=True)
-    assert found == {b"1": None, b"2": Arrival(ACCEPTED, 7)}
+    assert found == {b"1": None, b"2": Arrival(ACCEPTED, b"7")}
 
 
 def test_an_outcome_that_was_told_at_a_resumption_is_in_doubt_at_the_next_one() -> None:
     tested = arrivals(b"1", lsn=100)
     tested.suspend(50)
-    assert tested.reconcile({b"1": False}, complete=True)[0] == {b"1": Arrival(ACCEPTED, 0)}
+    assert tested.reconcile({b"1": False}, complete=True)[0] == {b"1": Arrival(ACCEPTED, b"0")}
     tested.suspend(100)
     assert tested.reconcile({b"1": False}, complete=True)[0] == {b"1": None}
 
 
 def test_a_complete_map_settles_all_other_tags() -> None:
     tested = arrivals(b"1", b"2")
-    tested.note(b"3", Arrival(Disposition.REJECTED, 9))
+    tested.note(b"3", Arrival(Disposition.REJECTED, b"9"))
     assert tested.reconcile({b"1": True}, complete=True)[1] == [b"2", b"3"]
     assert tested.reconcile({b"1": True}, complete=False)[1] == []
 

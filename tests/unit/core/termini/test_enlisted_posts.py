@@ -34,7 +34,7 @@ class Posting:
         self.site.broker.transactions.commit(self.branch)
         self.site.sync()
 
-    def tags(self, site: Site | None = None) -> dict[bytes, int]:
+    def tags(self, site: Site | None = None) -> dict[bytes, bytes]:
         arrivals = (site or self.site).broker.termini.by_key[incoming()].arrivals
         return {tag: arrival.fingerprint for tag, arrival in arrivals.items()}
 

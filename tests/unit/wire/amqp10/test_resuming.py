@@ -410,11 +410,11 @@ def test_a_frame_without_room_for_one_delivery_costs_the_session() -> None:
 @pytest.mark.parametrize(
     ("arrival", "expected"),
     [
-        (Arrival(Outcome.ACCEPTED, 0), Accepted()),
-        (Arrival(Outcome.REJECTED, 0), Rejected()),
-        (Arrival(Outcome.RELEASED, 0), Released()),
-        (Arrival(Outcome.MODIFIED, 0), Modified(delivery_failed=True)),
-        (Arrival(Outcome.MODIFIED, 0, encode_composite(Modified())), Modified()),
+        (Arrival(Outcome.ACCEPTED, b"0"), Accepted()),
+        (Arrival(Outcome.REJECTED, b"0"), Rejected()),
+        (Arrival(Outcome.RELEASED, b"0"), Released()),
+        (Arrival(Outcome.MODIFIED, b"0"), Modified(delivery_failed=True)),
+        (Arrival(Outcome.MODIFIED, b"0", encode_composite(Modified())), Modified()),
     ],
 )
 def test_states_of_arrivals(arrival: Arrival, expected: DeliveryState) -> None:
