@@ -9,6 +9,7 @@ from typing import Protocol
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.wire.outbox import Piece
+from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.server import Challenge
 
@@ -49,6 +50,7 @@ class EndpointLimits:
     auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them
     rabbitmq_version: str = ""  # the version of RabbitMQ as which AMQP 1.0 clients are answered; empty for our own name
     transaction: Limits = field(default_factory=Limits)
+    rocketmq: RocketmqOptions = field(default_factory=RocketmqOptions)
 
 
 @dataclass(frozen=True, slots=True)

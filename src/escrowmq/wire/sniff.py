@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
+from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
 
 HEADER_SIZE: Final = 8
 
@@ -21,6 +22,7 @@ PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType(
         b"AMQP\x00\x01\x00\x00": Amqp10,
         b"AMQP\x02\x01\x00\x00": Amqp10,  # a request for TLS within the connection, which is answered with an offer
         b"AMQP\x03\x01\x00\x00": Amqp10,
+        b"PRI * HT": GrpcEndpoint,  # the preface of HTTP/2
     }
 )
 

@@ -388,6 +388,11 @@ class Http2Connection:
         if self._is_live(stream) and self.sender.headers(stream, trailers, after, ends=True):
             self._finish(stream)
 
+    def ping(self) -> None:
+        """Ask the client for a sign of life."""
+        if not self.is_closed:
+            self._put(CONTROL, frames.frame(FrameType.PING, 0, 0, bytes(8)), 0)
+
     def _is_live(self, stream: Stream) -> bool:
         return self.streams.get(stream.number) is stream and not self.is_closed
 

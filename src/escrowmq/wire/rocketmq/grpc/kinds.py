@@ -1,0 +1,36 @@
+"""The types of messages and topics: their names in the core, and their numbers in this protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType
+
+MIXED: Final = "mixed"
+TYPES: Final[Mapping[str, MessageType]] = MappingProxyType(
+    {
+        "normal": MessageType.NORMAL,
+        "fifo": MessageType.FIFO,
+        "delay": MessageType.DELAY,
+        "transaction": MessageType.TRANSACTION,
+    }
+)
+NAMES: Final[Mapping[int, str]] = MappingProxyType({number: name for name, number in TYPES.items()})
+
+
+def accepted_types(of_topic: str) -> list[MessageType]:
+    """Return the types of messages that a topic accepts."""
+    return list(TYPES.values()) if of_topic == MIXED else [TYPES[of_topic]]
+
+
+def check_type(of_topic: str, of_message: str) -> None:
+    """Raises RocketmqRefusal unless a topic of one type takes messages of the other (HALF-7). The text is the proxy's."""
+    if of_topic not in {of_message, MIXED}:
+        raise RocketmqRefusal(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            f"TopicMessageType validate failed, the expected type is {of_topic.upper()}, but actual type is "
+            f"{of_message.upper()}",
+        )

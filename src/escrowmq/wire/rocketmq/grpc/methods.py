@@ -1,0 +1,71 @@
+"""The methods of the service, with the operations that each may ask for (SEC-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from escrowmq.core.access.table import Operation
+from escrowmq.wire.rocketmq.grpc.clients import heartbeat, notify_client_termination, telemetry
+from escrowmq.wire.rocketmq.grpc.publishing import recall_message, send_message
+from escrowmq.wire.rocketmq.grpc.routes import query_assignment, query_route
+from escrowmq.wire.rocketmq.proto import service_pb2 as messages
+
+if TYPE_CHECKING:
+    from escrowmq.wire.rocketmq.grpc.calls import Call
+    from escrowmq.wire.rocketmq.grpc.session import GrpcSession
+
+SERVICE: Final = b"/apache.rocketmq.v2.MessagingService/"
+
+
+class UnaryMethod(NamedTuple):
+    """A method: the messages that it takes and returns, its function, and the operations of its function.
+
+    The function of a method that takes a stream of requests gets the call before any of them.
+    """
+
+    request: Any
+    response: Any
+    handle: Callable[[GrpcSession, Call, Any], None]
+    operations: tuple[Operation, ...]
+
+
+class StreamMethod(NamedTuple):
+    """A method that takes a stream of requests."""
+
+    request: Any
+    open: Callable[[GrpcSession, Call], None]
+    operations: tuple[Operation, ...]
+
+
+_PUBLISH: Final = (Operation.PUBLISH, Operation.DECLARE_TOPIC)
+
+METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
+    {
+        SERVICE + b"QueryRoute": UnaryMethod(
+            messages.QueryRouteRequest, messages.QueryRouteResponse, query_route, (Operation.DESCRIBE_TOPIC,)
+        ),
+        SERVICE + b"QueryAssignment": UnaryMethod(
+            messages.QueryAssignmentRequest,
+            messages.QueryAssignmentResponse,
+            query_assignment,
+            (Operation.DESCRIBE_TOPIC,),
+        ),
+        SERVICE + b"Heartbeat": UnaryMethod(messages.HeartbeatRequest, messages.HeartbeatResponse, heartbeat, ()),
+        SERVICE + b"Telemetry": StreamMethod(messages.TelemetryCommand, telemetry, ()),
+        SERVICE + b"NotifyClientTermination": UnaryMethod(
+            messages.NotifyClientTerminationRequest,
+            messages.NotifyClientTerminationResponse,
+            notify_client_termination,
+            (),
+        ),
+        SERVICE + b"SendMessage": UnaryMethod(
+            messages.SendMessageRequest, messages.SendMessageResponse, send_message, _PUBLISH
+        ),
+        SERVICE + b"RecallMessage": UnaryMethod(
+            messages.RecallMessageRequest, messages.RecallMessageResponse, recall_message, ()
+        ),
+    }
+)
+"""By path. A path that is not in the table is refused."""

@@ -1,0 +1,98 @@
+"""SendMessage and RecallMessage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.rocketmq.content import envelope_of
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, ok, refusal
+from escrowmq.wire.rocketmq.grpc.incoming import IncomingMessage, read_message
+from escrowmq.wire.rocketmq.grpc.kinds import check_type
+from escrowmq.wire.rocketmq.grpc.session import named
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status
+from escrowmq.wire.rocketmq.proto.service_pb2 import (
+    RecallMessageRequest,
+    RecallMessageResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    SendResultEntry,
+)
+
+if TYPE_CHECKING:
+    from escrowmq.core.topology.topics import Topic
+    from escrowmq.wire.rocketmq.grpc.calls import Call
+    from escrowmq.wire.rocketmq.grpc.session import GrpcSession
+    from escrowmq.wire.rocketmq.proto.definition_pb2 import Message
+
+MOST_MESSAGES = 1024
+"""The number of messages in a request."""
+
+
+def send_message(session: GrpcSession, call: Call, request: SendMessageRequest) -> None:
+    """Store messages. The answer waits until they are on disk; each message has a status of its own."""
+    if not 0 < len(request.messages) <= MOST_MESSAGES:
+        raise RocketmqRefusal(Code.BAD_REQUEST, f"a request must have 1 to {MOST_MESSAGES} messages")
+    if session.is_blocked():
+        raise RocketmqRefusal(Code.TOO_MANY_REQUESTS, f"the broker accepts no messages now: {session.blocked}")
+    entries, last = [], 0
+    for message in request.messages:
+        try:
+            entry, lsn = _store(session, call, message)
+            last = max(last, lsn)
+        except (BrokerError, RocketmqRefusal) as error:
+            status = refusal(error) if isinstance(error, BrokerError) else error.status
+            entry = SendResultEntry(status=status)
+        entries.append(entry)
+    call.answer(SendMessageResponse(status=_together(entries), entries=entries), last)
+
+
+def _together(entries: list[SendResultEntry]) -> Status:
+    """Return the status of the response: that of all messages if they agree."""
+    first = entries[0].status
+    if all(entry.status.code == first.code for entry in entries):
+        return first
+    return Status(code=Code.MULTIPLE_RESULTS, message="the messages have different results")
+
+
+def _store(session: GrpcSession, call: Call, message: Message) -> tuple[SendResultEntry, int]:
+    """Store one message. Return its result, and the LSN that the answer waits for."""
+    incoming = read_message(message, named(message.topic), session.broker.engine.now)
+    topic = session.topic_to_send_to(message.topic, incoming.kind)
+    session.door.check_publish(topic.name, (incoming.tag,))
+    check_type(topic.message_type, incoming.kind)
+    if incoming.kind == "transaction":
+        raise RocketmqRefusal(Code.NOT_IMPLEMENTED, "transactional messages are not supported yet")
+    return _publish(session, topic, incoming)
+
+
+def _publish(session: GrpcSession, topic: Topic, incoming: IncomingMessage) -> tuple[SendResultEntry, int]:
+    engine = session.broker.engine
+    envelope = envelope_of(topic.name, incoming.tag)
+    offset = 0
+    if incoming.is_delayed or incoming.message_group:
+        queue = -1 if incoming.message_group else session.next_partition(topic)
+        content = incoming.content(queue)
+        queues = engine.route(session.vhost, envelope, content)
+    else:
+        queue = session.next_partition(topic)
+        content = incoming.content(queue)
+        queues = (topic.streams[queue],)
+    if not incoming.is_delayed:
+        offset = queues[0].next_position - 1
+    receipt = engine.publish(envelope, [content], queues)
+    return result(incoming.message_id, offset), receipt.lsn
+
+
+def result(message_id: str, offset: int = 0) -> SendResultEntry:
+    """Return the result of a message that was stored. Clients expect its id as that of the transaction, too."""
+    return SendResultEntry(status=ok(), message_id=message_id, transaction_id=message_id, offset=offset)
+
+
+def recall_message(session: GrpcSession, call: Call, request: RecallMessageRequest) -> None:
+    """Refuse, as RocketMQ does unless it is configured otherwise: no delayed message gets a handle for its recall."""
+    call.answer(
+        RecallMessageResponse(
+            status=Status(code=Code.ILLEGAL_MESSAGE_ID, message="the recall handle belongs to no delayed message")
+        )
+    )

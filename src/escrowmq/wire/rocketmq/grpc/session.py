@@ -1,0 +1,144 @@
+"""Everything that the services of one connection share: its user, its virtual host, and the clients behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.access.door import Door
+from escrowmq.core.access.table import Operation
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
+from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
+from escrowmq.wire.rocketmq.grpc.settings import Retries
+from escrowmq.wire.rocketmq.names import group_fault, topic_fault
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
+
+if TYPE_CHECKING:
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.topology.topics import Topic
+    from escrowmq.core.topology.vhost import VirtualHost
+    from escrowmq.wire.endpoint import Endpoint, Host, Peer
+    from escrowmq.wire.rocketmq.grpc.calls import Call
+    from escrowmq.wire.rocketmq.options import RocketmqOptions
+    from escrowmq.wire.rocketmq.proto.definition_pb2 import Resource, Settings
+
+DEFAULT_RETRIES: Final = Retries(
+    fifo=False, attempts=17, back_off_ms=(10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
+)
+MOST_CLIENTS: Final = 100
+"""The number of clients that may share a connection."""
+
+
+class GrpcSession:
+    """A connection after its login. `blocked` is the reason why the server accepts no publishes, or empty."""
+
+    def __init__(self, host: Host, endpoint: Endpoint, peer: Peer, user: str, vhost: VirtualHost[Queue]) -> None:
+        self._host = host
+        self._endpoint = endpoint
+        self.broker: Broker = host.broker
+        self.options: RocketmqOptions = host.limits.rocketmq
+        self.peer = peer
+        self.user = user
+        self.vhost = vhost
+        self.door = Door(self.broker.access, user, vhost)
+        self.clients: dict[str, GrpcClient] = {}
+        self.blocked = ""
+        self._publishes = False
+        self._turn = 0
+
+    def is_blocked(self) -> bool:
+        """Return whether messages are refused now. The server learns that the connection publishes."""
+        if not self._publishes:
+            self._publishes = True
+            self._host.publishing(self._endpoint)  # this call may block the endpoint at once
+        return bool(self.blocked)
+
+    def client(self, call: Call) -> GrpcClient:
+        """Return the client that made a call. Raises RocketmqRefusal if the call does not name it."""
+        ident = call.text(b"x-mq-client-id")
+        if not ident or len(ident) > 255:
+            raise RocketmqRefusal(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing or too long")
+        found = self.clients.get(ident)
+        if found is None:
+            if len(self.clients) >= MOST_CLIENTS:
+                raise RocketmqRefusal(Code.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients already share this connection")
+            found = self.clients[ident] = GrpcClient(self, ident, call.text(b"x-mq-language"))
+        return found
+
+    def topic(self, resource: Resource) -> Topic:
+        """Return an existing topic. Raises RocketmqRefusal."""
+        name = named(resource)
+        self._check_topic(name)
+        found = self.broker.topics.find(self.vhost, name)
+        if found is None:
+            raise unknown_topic(name)
+        return found
+
+    def topic_to_send_to(self, resource: Resource, kind: str) -> Topic:
+        """Return a topic, which is made for messages of `kind` if that is allowed. Raises RocketmqRefusal."""
+        name = named(resource)
+        self._check_topic(name)
+        found = self.broker.topics.find(self.vhost, name)
+        if found is None:
+            if not self.options.auto_create or not self.door.allows(Operation.DECLARE_TOPIC, exchange=name):
+                raise unknown_topic(name)
+            found = self.broker.topics.declare(self.vhost, name, self.options.partitions, kind)
+        return found
+
+    def _check_topic(self, name: str) -> None:
+        fault = topic_fault(name)
+        if fault:
+            raise RocketmqRefusal(Code.ILLEGAL_TOPIC, fault)
+
+    def group(self, resource: Resource) -> str:
+        """Return the name of a consumer group. Raises RocketmqRefusal if it is none."""
+        name = named(resource)
+        fault = group_fault(name)
+        if fault:
+            raise RocketmqRefusal(Code.ILLEGAL_CONSUMER_GROUP, fault)
+        return name
+
+    def retries(self, settings: Settings) -> Retries | None:
+        """Return how the group of a consumer retries; None for a producer."""
+        if settings.WhichOneof("pub_sub") != "subscription":
+            return None
+        return DEFAULT_RETRIES
+
+    def is_fifo(self, group: str) -> bool:
+        """Return whether a group consumes the messages of each message group in order."""
+        return DEFAULT_RETRIES.fifo
+
+    def settings_changed(self, client: GrpcClient) -> None:
+        """Note that a client has named its topics."""
+
+    def left(self, client: GrpcClient) -> None:
+        """Note that a client can no longer be reached."""
+
+    def forget(self, client: GrpcClient) -> None:
+        """Forget a client that has ended."""
+        self.clients.pop(client.ident, None)
+        if client.telemetry is not None:
+            client.telemetry.finish()
+
+    def end(self) -> None:
+        """The connection is lost."""
+        for client in list(self.clients.values()):
+            self.forget(client)
+
+    def next_partition(self, topic: Topic) -> int:
+        """Return the partition for a message that may be in any: all in turn."""
+        self._turn += 1
+        return self._turn % len(topic.streams)
+
+
+def named(resource: Resource) -> str:
+    """Return the name of a topic or group, with its namespace in front."""
+    space = resource.resource_namespace
+    return f"{space}%{resource.name}" if space else str(resource.name)
+
+
+def unknown_topic(name: str) -> RocketmqRefusal:
+    """Return the refusal of an unknown topic. Clients compare the text with that of RocketMQ's proxy."""
+    return RocketmqRefusal(
+        Code.TOPIC_NOT_FOUND, f"CODE: 17  DESC: No topic route info in name server for the topic: {name}"
+    )

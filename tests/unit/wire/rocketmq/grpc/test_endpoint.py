@@ -1,0 +1,176 @@
+"""Calls over one connection: refused, divided, given up, late, before and after the login."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.wire.http2.frames import ErrorCode
+from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
+from escrowmq.wire.rocketmq.grpc.framing import LARGEST, prefixed
+from escrowmq.wire.rocketmq.grpc.status import GrpcStatus
+from escrowmq.wire.rocketmq.options import RocketmqOptions
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Resource
+from escrowmq.wire.rocketmq.proto.service_pb2 import HeartbeatRequest, QueryRouteRequest, SendMessageRequest
+from escrowmq.wire.sniff import sniff
+from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message, server
+
+BEAT = HeartbeatRequest()
+
+
+def test_the_preface_of_http2_leads_here() -> None:
+    assert sniff(b"PRI * HT") is GrpcEndpoint
+
+
+def test_a_call_is_answered() -> None:
+    peer = GrpcPeer(server())
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+    assert peer.server.admissions == [("guest", "/")]
+    assert peer.endpoint.describe()["user"] == "guest"
+
+
+@pytest.mark.parametrize("name", ["None", ""])
+def test_an_unknown_method_is_unimplemented(name: str) -> None:
+    peer = GrpcPeer(server())
+    assert peer.status(peer.begin(name, BEAT)) == GrpcStatus.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content_type": "text/plain"}, GrpcStatus.INVALID_ARGUMENT),
+        ({"grpc_timeout": "soon"}, GrpcStatus.INVALID_ARGUMENT),
+        ({"grpc_encoding": "zstd"}, GrpcStatus.UNIMPLEMENTED),
+        ({"authorization": "Basic abc"}, GrpcStatus.UNAUTHENTICATED),
+    ],
+)
+def test_headers_of_no_call_are_refused(headers: dict[str, Any], status: GrpcStatus) -> None:
+    peer = GrpcPeer(server())
+    assert peer.status(peer.begin("Heartbeat", BEAT, **headers)) == status
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+
+
+@pytest.mark.parametrize("data", [b"", prefixed(b"") * 2, prefixed(b"")[:3]])
+def test_a_call_has_exactly_one_request(data: bytes) -> None:
+    peer = GrpcPeer(server())
+    assert peer.status(peer.begin("Heartbeat", data)) == GrpcStatus.INVALID_ARGUMENT
+
+
+def test_a_request_that_is_no_message_is_refused() -> None:
+    peer = GrpcPeer(server())
+    assert peer.status(peer.begin("Heartbeat", prefixed(b"\xff\xff"))) == GrpcStatus.INTERNAL
+
+
+def test_a_client_without_id_is_told() -> None:
+    peer = GrpcPeer(server(), client_id="")
+    assert peer.run("Heartbeat", BEAT).status.code == Code.CLIENT_ID_REQUIRED
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_request_beyond_the_limit_ends_its_call_only() -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Heartbeat")
+    peer.send(number, b"\x00" + (LARGEST + 1).to_bytes(4, "big"))
+    peer.exchange()
+    assert peer.status(number) == GrpcStatus.RESOURCE_EXHAUSTED
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+
+
+@pytest.mark.rule("FAIR-3")
+def test_incomplete_requests_are_bounded_together() -> None:
+    peer = GrpcPeer(server())
+    chunk = b"\x00" + LARGEST.to_bytes(4, "big") + bytes(4 << 20)
+    numbers = []
+    for _ in range(8):
+        numbers.append(peer.open("Heartbeat"))
+        peer.send(numbers[-1], chunk)
+        peer.exchange()
+    assert [peer.status(number) for number in numbers] == [*[None] * 7, GrpcStatus.RESOURCE_EXHAUSTED]
+    peer.client.reset_stream(numbers[0])
+    peer.exchange()
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+
+
+@pytest.mark.parametrize(
+    "options", [RocketmqOptions(anonymous_user=""), RocketmqOptions(anonymous_user="none"), RocketmqOptions(vhost="x")]
+)
+def test_a_client_that_may_not_log_in_is_refused(options: RocketmqOptions) -> None:
+    peer = GrpcPeer(server(rocketmq=options))
+    assert peer.status(peer.begin("Heartbeat", BEAT)) == GrpcStatus.UNAUTHENTICATED
+    assert peer.server.admissions == []
+
+
+def test_a_send_is_answered_when_it_is_on_disk() -> None:
+    peer = GrpcPeer(server())
+    peer.topic("t")
+    number = peer.begin("SendMessage", SendMessageRequest(messages=[message("t")]), disk=False)
+    assert peer.status(number) is None
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+    assert peer.status(number) == 0
+
+
+def test_a_call_whose_deadline_passes_ends() -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Telemetry", grpc_timeout="5S")
+    peer.exchange()
+    assert peer.status(number) is None
+    peer.server.after(5000)
+    peer.exchange()
+    assert peer.status(number) == GrpcStatus.DEADLINE_EXCEEDED
+
+
+def test_a_fault_of_the_connection_is_logged_and_ends_it() -> None:
+    peer = GrpcPeer(server())
+    peer.server.receive(peer.port, b"\x00\x00\x08\x06\x00\x00\x00\x00\x01" + bytes(8))
+    peer.server.end_turn()
+    assert peer.server.faults == [(ErrorCode.PROTOCOL_ERROR.name, "PING for a stream")]
+    assert peer.port.closed
+
+
+def test_an_operator_closes_the_connection_with_goaway() -> None:
+    peer = GrpcPeer(server())
+    peer.run("Heartbeat", BEAT)
+    peer.endpoint.shut("maintenance")
+    peer.server.end_turn()
+    assert peer.port.closed
+    assert b"maintenance" in peer.port.sent
+
+
+def test_a_silent_client_is_probed_and_then_given_up() -> None:
+    peer = GrpcPeer(server(heartbeat=60))
+    peer.exchange()
+    peer.endpoint.tick(0, 61_000, 0)
+    peer.server.end_turn()
+    assert bytes(peer.port.sent)[3] == 6
+    peer.endpoint.tick(0, 121_000, 0)
+    peer.server.end_turn()
+    assert peer.port.closed
+
+
+def test_an_alarm_refuses_messages_and_nothing_else() -> None:
+    peer = GrpcPeer(server())
+    peer.topic("t")
+    peer.endpoint.block("short of memory")
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+    assert peer.run("SendMessage", SendMessageRequest(messages=[message("t")])).status.code == Code.TOO_MANY_REQUESTS
+    peer.endpoint.block("")
+    assert peer.run("SendMessage", SendMessageRequest(messages=[message("t")])).status.code == Code.OK
+    assert peer.server.publishers == [peer.endpoint]
+
+
+def test_a_topic_that_does_not_exist_has_no_route() -> None:
+    peer = GrpcPeer(server())
+    status = peer.run("QueryRoute", QueryRouteRequest(topic=Resource(name="none"))).status
+    assert status.code == Code.TOPIC_NOT_FOUND
+    assert status.message == "CODE: 17  DESC: No topic route info in name server for the topic: none"
+
+
+def test_work_of_one_read_is_divided_into_turns() -> None:
+    peer = GrpcPeer(server())
+    numbers = []
+    for _ in range(300):
+        numbers.append(peer.open("Heartbeat"))
+        peer.send(numbers[-1], BEAT, ends=True)
+    peer.exchange()
+    assert all(peer.status(number) == 0 for number in numbers)
