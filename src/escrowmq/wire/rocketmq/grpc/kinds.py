@@ -27,7 +27,7 @@ def accepted_types(of_topic: str) -> list[MessageType]:
 
 
 def check_type(of_topic: str, of_message: str) -> None:
-    """Raises RocketmqRefusal unless a topic of one type takes messages of the other (HALF-7). The text is the proxy's."""
+    """Raises RocketmqRefusal unless a topic takes messages of the other type (HALF-7). The text is the proxy's."""
     if of_topic not in {of_message, MIXED}:
         raise RocketmqRefusal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
