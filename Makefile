@@ -93,6 +93,8 @@ lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audi
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both, count every event, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
+# Tests start hundreds of brokers and commands. Without cached bytecode, each of them compiles all modules again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.archive ## run the tests, the long ones in their short form
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist load $(ARGS)
 
