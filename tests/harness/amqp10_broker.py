@@ -63,7 +63,8 @@ class ResumingBroker:
         self.port = reserve_port(self)
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     @property
     def url(self) -> str:
@@ -77,6 +78,9 @@ class ResumingBroker:
         return self._next_tag.to_bytes(4, "big")
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # it was closed before
+            self._listener.shutdown(socket.SHUT_RDWR)  # accept() does not notice close()
+        self._acceptor.join()
         self._listener.close()
         for sock in self._connections:
             with contextlib.suppress(OSError):
