@@ -52,6 +52,7 @@ class Relay:
 
     def close(self) -> None:
         """Accept nothing more."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # accept() does not notice close()
         self._listener.close()
 
 
