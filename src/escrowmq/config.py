@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic import ValidationInfo as Info
@@ -32,6 +32,9 @@ CONTENT_BYTES = 896 << 20
 LEAST_WATERMARK = 1 << 20
 """The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
+
+MOST_CHECKS = 65_535
+TOPIC_CHECKS_FORM = 'a text like "/ orders 10s 1m 5"'
 
 VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
 
@@ -99,6 +102,32 @@ File = Annotated[
 Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
 Version = Annotated[str, AfterValidator(_version), Accepts(VERSION_FORM)]
 Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class TopicCheckOptions(NamedTuple):
+    """When the half messages of one topic are checked; times are in seconds."""
+
+    vhost: str
+    topic: str
+    timeout: float
+    interval: float
+    checks: int
+
+
+def _topic_checks(value: object) -> TopicCheckOptions:
+    words = value.split(" ") if isinstance(value, str) else []
+    if len(words) != len(TopicCheckOptions._fields):
+        raise ValueError(TOPIC_CHECKS_FORM)
+    vhost, topic, timeout, interval, checks = words
+    found = TopicCheckOptions(
+        vhost, topic, parse_duration(timeout), parse_duration(interval), int(checks) if checks.isdecimal() else 0
+    )
+    if found.timeout <= 0 or found.interval <= 0 or not 1 <= found.checks <= MOST_CHECKS:
+        raise ValueError(TOPIC_CHECKS_FORM)
+    return found
+
+
+TopicChecks = Annotated[TopicCheckOptions, BeforeValidator(_topic_checks), Accepts(TOPIC_CHECKS_FORM)]
 
 
 class Section(BaseModel):
@@ -282,6 +311,46 @@ class LimitsSection(Section):
     )
 
 
+class HalfMessagesSection(Section):
+    """When producers are asked about half messages, and how many of them there may be."""
+
+    timeout_seconds: Duration = Field(
+        default=6.0, ge=0.001, description="The time from the arrival of a half message to its first check."
+    )
+    check_interval_seconds: Duration = Field(
+        default=30.0,
+        ge=0.001,
+        description="The time from one check to the next, and from the last one until the message is parked.",
+    )
+    checks: int = Field(
+        default=15, ge=1, le=MOST_CHECKS, description="The number of checks. Only checks that reach a producer count."
+    )
+    topics: tuple[TopicChecks, ...] = Field(
+        default=(),
+        strict=False,
+        description="Topics with other values: virtual host, topic, timeout, interval and number of checks, as in "
+        '`"/ orders 10s 1m 5"`.',
+    )
+    outcome_kept_seconds: Duration = Field(
+        default=900.0,
+        ge=1,
+        description="The time for which the outcome of a half message stays known. A later decision is refused, also a "
+        "repeated one.",
+    )
+    outcomes: int = Field(
+        default=500_000,
+        ge=1,
+        description="The number of outcomes that stay known in one virtual host; the oldest are forgotten first. Each "
+        "takes about 200 bytes of memory.",
+    )
+    per_user: int = Field(
+        default=2_000_000,
+        ge=1,
+        description="The number of undecided half messages of one user in one virtual host. They also count in "
+        "`limits.held_memory_per_user`, with 256 bytes each.",
+    )
+
+
 class MemorySection(Section):
     """When publishers are blocked, and how much of a queue stays in memory."""
 
@@ -404,6 +473,7 @@ class Config(Section):
     listen: ListenSection = ListenSection()
     tls: TlsSection = TlsSection()
     limits: LimitsSection = LimitsSection()
+    half_messages: HalfMessagesSection = HalfMessagesSection()
     memory: MemorySection = MemorySection()
     disk: DiskSection = DiskSection()
     journal: JournalSection = JournalSection()

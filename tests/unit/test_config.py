@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from escrowmq.config import Config, ConfigError, load
+from escrowmq.config import Config, ConfigError, TopicCheckOptions, load
 from escrowmq.units import Address
 from tests.unit.sources import modules
 from tools import configuration
@@ -186,3 +186,15 @@ def test_every_key_is_read_by_the_server(key: str) -> None:
 def test_the_memory_watermark_is_a_share_or_a_size(toml: Path, mark: str, expected: int) -> None:
     toml.write_text(f"memory.high_watermark = {mark}")
     assert load(toml).memory.high_watermark_bytes(1000) == expected
+
+
+def test_topics_have_checks_of_their_own(toml: Path) -> None:
+    toml.write_text('[half_messages]\ntopics = ["/ orders 10s 1m 5"]', encoding="utf-8")
+    assert load(toml).half_messages.topics == (TopicCheckOptions("/", "orders", 10.0, 60.0, 5),)
+
+
+@pytest.mark.parametrize("text", ["/ orders 10s 1m", "/ orders 0 1m 5", "/ orders 1s soon 5", "/ orders 1s 1m 0"])
+def test_a_line_for_a_topic_that_is_not_understood_is_refused(toml: Path, text: str) -> None:
+    toml.write_text(f'[half_messages]\ntopics = ["{text}"]', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"half_messages\.topics\.0: expected "):
+        load(toml)

@@ -27,6 +27,9 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "tx.commit": ("xid",),
     "tx.rollback": ("xid",),
     "tx.forget": ("xid",),
+    "half.resume": ("vhost", "transaction"),
+    "half.commit": ("vhost", "transaction"),
+    "half.drop": ("vhost", "transaction"),
     "progress.assign": ("vhost", "application", "user"),
     "progress.reset": ("vhost", "application"),
 }

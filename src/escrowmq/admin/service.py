@@ -7,6 +7,7 @@ from typing import Any
 
 from escrowmq.admin.audit import audited
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
 from escrowmq.admin.links import LinkAdmin
 from escrowmq.admin.operation import Operation
@@ -41,6 +42,7 @@ class AdminService:
             PermissionAdmin(process, connections, pieces),
             JournalAdmin(process),
             self._transactions,
+            HalfAdmin(process, pieces),
             ReservationAdmin(process, pieces),
             LinkAdmin(process, pieces),
             ProgressAdmin(process, pieces),

@@ -59,6 +59,11 @@ COMMANDS: dict[str, Mount] = {
         "tx",
         "Show the transaction branches (XA) of a running broker, and decide those in doubt.",
     ),
+    "half": Mount(
+        "escrowmq.cli.half",
+        "half",
+        "Show the half messages of a running broker, and decide those that no producer decides.",
+    ),
     "progress": Mount(
         "escrowmq.cli.progress",
         "progress",

@@ -7,10 +7,11 @@ import stat
 import time
 from pathlib import Path
 
-from escrowmq.config import SecuritySection
+from escrowmq.config import HalfMessagesSection, SecuritySection
 from escrowmq.core.access.permissions import unsupported
 from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker
+from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
@@ -21,6 +22,20 @@ from escrowmq.wire.formats import FORMATS
 
 _log = logging.getLogger("escrowmq.journal")
 _server_log = logging.getLogger("escrowmq.server")
+
+
+def half_options(section: HalfMessagesSection) -> HalfOptions:
+    """Return the configured settings of half messages, with times in milliseconds."""
+    topics = {
+        (each.vhost, each.topic): CheckOptions(_ms(each.timeout), _ms(each.interval), each.checks)
+        for each in section.topics
+    }
+    check = CheckOptions(_ms(section.timeout_seconds), _ms(section.check_interval_seconds), section.checks)
+    return HalfOptions(check, topics, _ms(section.outcome_kept_seconds), section.outcomes, section.per_user)
+
+
+def _ms(seconds: float) -> int:
+    return max(round(seconds * 1000), 1)
 
 
 def recover(journal: Journal, broker: Broker) -> None:

@@ -9,8 +9,9 @@ import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
 
-from escrowmq.config import SecuritySection
+from escrowmq.config import HalfMessagesSection, SecuritySection
 from escrowmq.core.broker import Broker
+from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.topology.directory import Declaration
@@ -18,7 +19,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.passwords import Passwords
-from escrowmq.server.start import advice, first_start, recover
+from escrowmq.server.start import advice, first_start, half_options, recover
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
@@ -111,3 +112,16 @@ def test_errors_about_damage_contain_advice() -> None:
     text = str(advice(JournalDamaged("0000.log", 77, "the frame is broken"), "/data"))
     assert text.startswith("journal damaged: 0000.log at offset 77: the frame is broken; nothing was changed.")
     assert "escrowmq inspect /data" in text
+
+
+def test_the_settings_of_half_messages_are_those_of_the_core_by_default() -> None:
+    assert half_options(HalfMessagesSection()) == HalfOptions()
+
+
+@pytest.mark.rule("HALF-4")
+def test_the_checks_of_half_messages_are_configured_for_the_broker_and_for_topics() -> None:
+    values = {"timeout_seconds": 1.5, "checks": 3, "topics": ["/ orders 10s 0.1ms 5"]}
+    section = HalfMessagesSection.model_validate(values)
+    options = half_options(section)
+    assert options.of("/", "other") == CheckOptions(1_500, 30_000, 3)
+    assert options.of("/", "orders") == CheckOptions(10_000, 1, 5)

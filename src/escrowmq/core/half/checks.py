@@ -37,12 +37,12 @@ _Waiting = tuple[str, str, str]
 class Checking:
     """Checks the half messages of all virtual hosts when they are due."""
 
-    __slots__ = ("_access", "_changes", "_engine", "_options", "_unable", "producers", "queue_of")
+    __slots__ = ("_access", "_changes", "_engine", "_unable", "options", "producers", "queue_of")
 
     def __init__(self, engine: Engine, access: Access, options: HalfOptions) -> None:
         self._engine = engine
         self._access = access
-        self._options = options
+        self.options = options
         self._changes: dict[tuple[HalfQueue, Kind], list[int]] = {}
         self._unable: set[_Waiting] = set()  # whose producers could not take a check a moment ago
         self.producers = Producers(self._joined)
@@ -66,7 +66,7 @@ class Checking:
 
     def _expiry(self, queue: HalfQueue) -> int | None:
         decided = queue.timetable.decided
-        return queue.ledger.rows.due(decided[0]) + self._options.outcome_kept_ms if decided else None
+        return queue.ledger.rows.due(decided[0]) + self.options.outcome_kept_ms if decided else None
 
     def _joined(self, vhost: str, group: str) -> None:
         queue = self.queue_of(vhost)
@@ -109,7 +109,7 @@ class Checking:
 
     def _due(self, queue: HalfQueue, number: int) -> None:
         half = HalfMessage(queue, number, HalfState.PENDING)
-        options = self._options.of(half.vhost, half.topic)
+        options = self.options.of(half.vhost, half.topic)
         if half.checks >= options.checks:
             self._engine.requests.left -= PARK
             state = after(half.state, HalfInput.EXHAUST, half.title)

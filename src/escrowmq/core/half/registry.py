@@ -59,14 +59,22 @@ class HalfMessages:
     """The half messages of all virtual hosts. `producers` holds those that are asked about them."""
 
     def __init__(self, engine: Engine, directory: Directory, holdings: Holdings) -> None:
-        self.options = HalfOptions()
         self._engine = engine
         self._directory = directory
         self._holdings = holdings
-        self._checks = Checking(engine, directory.access, self.options)
+        self._checks = Checking(engine, directory.access, HalfOptions())
         self._checks.queue_of = self.queue
         self.producers = self._checks.producers
         directory.hidden[NAME] = self._make
+
+    @property
+    def options(self) -> HalfOptions:
+        """The settings. They must be in place before recovery."""
+        return self._checks.options
+
+    @options.setter
+    def options(self, options: HalfOptions) -> None:
+        self._checks.options = options
 
     def _make(self, vhost: VirtualHost[Queue], ident: int) -> Queue:
         return HalfQueue(self._engine, self._directory.delete_queue, ident, vhost.name)
@@ -145,7 +153,7 @@ class HalfMessages:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
                 f"user '{user}' has {undecided} undecided half messages in vhost '{queue.vhost}', the limit "
-                "(limits.half_messages_per_user)",
+                "(half_messages.per_user)",
             )
         holding = queue.holdings.get(user)
         if holding is None:
@@ -280,9 +288,15 @@ class HalfMessages:
 
     def some(self, vhost: str, above: int, most: int) -> list[HalfMessage]:
         """Return the next half messages in order of their numbers, which are greater than `above`: at most `most`."""
+        return list(islice(self.each(vhost, above), most))
+
+    def each(self, vhost: str, above: int = 0) -> Iterator[HalfMessage]:
+        """Yield half messages in order of their numbers, which are greater than `above`. They may change meanwhile."""
         queue = self.queue(vhost)
-        numbers: Iterator[int] = iter(()) if queue is None else queue.ledger.rows.numbers(above)
-        return [half for number in islice(numbers, most) if (half := self.at(vhost, number)) is not None]
+        if queue is not None:
+            for number in queue.ledger.rows.numbers(above):
+                if (half := self.at(vhost, number)) is not None:
+                    yield half
 
     # -- the log
 

@@ -1,0 +1,118 @@
+"""Operations on half messages: list and show them, and decide those that no producer decides (HALF-6, HALF-10)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.half.message import HalfMessage
+from escrowmq.core.half.state import HalfState
+
+_DONE: Final = {HalfState.COMMITTED: "committed", HalfState.ROLLED_BACK: "dropped", HalfState.PENDING: "resumed"}
+
+_log = logging.getLogger("escrowmq.admin")
+
+
+class HalfAdmin:
+    """The operations by name are in `operations`; their argument `transaction` is a transaction id.
+
+    They raise OperationRefused or BrokerError. A change is on disk when its operation returns.
+    """
+
+    def __init__(self, process: BrokerProcess, pieces: Pieces) -> None:
+        self._process = process
+        self._broker = process.broker
+        self._pieces = pieces
+        self.operations: Mapping[str, Operation] = {
+            "half.list": self.list_half_messages,
+            "half.show": self.show,
+            "half.resume": self.resume,
+            "half.commit": self.commit,
+            "half.drop": self.drop,
+        }
+
+    async def list_half_messages(self, vhost: str = "", topic: str = "", states: tuple[str, ...] = ()) -> Listing:
+        """Return half messages, in the order of their arrival in each virtual host: those of `vhost`, of `topic`, and
+        in one of `states`, if these are given.
+        """
+        vhosts = [vhost] if vhost else list(self._broker.directory.vhosts)
+        wanted = {HalfState[state.upper()] for state in states} or set(HalfState)
+        return Listing(self._pieces, self._rows(vhosts, topic, wanted))
+
+    async def show(self, vhost: str, transaction: str) -> Row:
+        """Return one half message, with its routing and size if it is undecided and can be read."""
+        half = self._find(vhost, transaction)
+        row = self._row(half)
+        if not half.state.decided:
+            try:
+                envelope = half.envelope
+                row |= {"exchange": envelope.exchange, "routing_key": envelope.routing_key, "bytes": len(half.content)}
+            except BrokerError as error:
+                row["unreadable"] = error.text
+        return row
+
+    async def resume(self, vhost: str, transaction: str) -> Row:
+        """Have a parked half message checked again, from the first check on."""
+        return await self._change(vhost, transaction, self._broker.half.resume)
+
+    async def commit(self, vhost: str, transaction: str) -> Row:
+        """Deliver a half message that is parked or pending."""
+        return await self._change(vhost, transaction, self._broker.half.force_commit)
+
+    async def drop(self, vhost: str, transaction: str) -> Row:
+        """Drop a half message that is parked or pending."""
+        return await self._change(vhost, transaction, self._broker.half.drop)
+
+    async def _change(self, vhost: str, transaction: str, change: Callable[[str, int], int]) -> Row:
+        half = self._find(vhost, transaction)
+        await self._process.durably(lambda: change(vhost, half.number))
+        after = self._find(vhost, transaction)
+        _log.warning(
+            "an operator has %s %s in vhost '%s', message id '%s', which had been %s",
+            *(_DONE[after.state], half.title, vhost, half.message_id, half.state.title),
+        )
+        return self._row(after)
+
+    def _find(self, vhost: str, transaction: str) -> HalfMessage:
+        half = self._broker.half.find(vhost, transaction)
+        if half is None:
+            raise OperationRefused(
+                f"no half message {transaction} in vhost '{vhost}'; `escrowmq half list` shows those that are known"
+            )
+        return half
+
+    def _rows(self, vhosts: list[str], topic: str, wanted: set[HalfState]) -> Iterator[Row | None]:
+        for vhost in vhosts:
+            for half in self._broker.half.each(vhost):
+                if half.state in wanted and topic in ("", half.topic):
+                    yield self._row(half)
+                else:
+                    yield None
+
+    def _row(self, half: HalfMessage) -> Row:
+        now = self._broker.engine.now
+        due: dict[str, Any] = {"next_check": None, "decided": None}
+        if half.state is HalfState.PENDING:
+            due["next_check"] = max(half.due - now, 0) // 1000
+        elif half.state.decided:
+            due["decided"] = (now - half.due) // 1000
+        return {
+            "transaction": half.transaction_id,
+            "number": half.number,
+            "vhost": half.vhost,
+            "topic": half.topic,
+            "group": half.group,
+            "message_id": half.message_id,
+            "state": half.state.name.lower(),
+            "seconds": (now - half.born) // 1000,
+            "checks": half.checks,
+            **due,
+            "user": half.user,
+            "producer": half.label,
+            "queue": half.queue.name if half.queue is not None else None,
+        }

@@ -1,0 +1,143 @@
+"""`escrowmq half`: show half messages, and decide those that no producer decides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.tables import size
+from escrowmq.text import printable
+
+STATES = ("pending", "parked", "committed", "rolled_back")
+_COLUMNS = ("transaction", "state", "topic", "group", "message_id", "seconds", "checks", "next_check")
+_vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the message.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.group()
+def half() -> None:
+    """Show the half messages of a running broker, and decide those that no producer decides.
+
+    A half message is delivered when its producer commits it. A pending one is checked: the broker asks producers of its
+    group, several times. If nobody decides it, it is parked, and a producer can no longer decide it. Resume it to have
+    it checked again, or commit or drop it here. Consult the producer's database first. Outcomes are shown for some
+    minutes.
+
+    \b
+    Examples:
+      escrowmq half list --state parked --data-dir /var/lib/escrowmq
+      escrowmq half show 00000000000000075A3C9F10 --data-dir /var/lib/escrowmq
+      escrowmq half resume 00000000000000075A3C9F10 --data-dir /var/lib/escrowmq
+    """
+
+
+@half.command("list")
+@data_dir_option
+@json_option
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only this state. Can be repeated.")
+@click.option("--vhost", default="", help="Only half messages of this virtual host.")
+@click.option("--topic", default="", help="Only half messages of this topic.")
+@click.option(
+    "--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only those of this age or older."
+)
+@asks
+def list_half_messages(
+    data_dir: Path, as_json: bool, states: tuple[str, ...], vhost: str, topic: str, older_than: int
+) -> None:
+    """List half messages in the order of their arrival, with their outcomes as long as these are known.
+
+    `seconds` is the age, `next_check` the time until the next check, and `checks` the number of checks that reached a
+    producer.
+    """
+    found = ask(data_dir, "half.list", vhost=vhost, topic=topic, states=list(states))
+    show([row for row in found if row["seconds"] >= older_than], _COLUMNS, as_json=as_json)
+
+
+@half.command("show")
+@data_dir_option
+@json_option
+@click.argument("transaction")
+@_vhost_option
+@asks
+def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: str) -> None:
+    """Show the half message with the transaction id TRANSACTION."""
+    row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
+    if as_json:
+        click.echo(json.dumps(row, indent=2))
+        return
+    lines = [
+        ("transaction", row["transaction"]),
+        ("state", row["state"].replace("_", " ")),
+        ("vhost", row["vhost"]),
+        ("topic", row["topic"]),
+        ("message id", row["message_id"]),
+        ("producers", f"group '{row['group']}', user '{row['user']}'"),
+        ("sent by", row["producer"] or "unknown"),
+        ("age", f"{row['seconds']:,} s"),
+        ("checks", str(row["checks"])),
+    ]
+    if row["next_check"] is not None:
+        lines.append(("next check", f"in {row['next_check']:,} s"))
+    if row["decided"] is not None:
+        lines.append(("decided", f"{row['decided']:,} s ago"))
+    lines.append(("goes to", f"queue '{row['queue']}'" if row["queue"] else "a queue that was deleted"))
+    if "bytes" in row:
+        lines += [("routing key", row["routing_key"]), ("content", size(row["bytes"]))]
+    if "unreadable" in row:
+        lines.append(("content", row["unreadable"]))
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {printable(text)}")
+
+
+@half.command("resume")
+@data_dir_option
+@click.argument("transaction")
+@_vhost_option
+@asks
+def resume(data_dir: Path, transaction: str, vhost: str) -> None:
+    """Have the parked half message TRANSACTION checked again, from the first check on."""
+    _change(data_dir, "resume", transaction, vhost)
+
+
+@half.command("commit")
+@data_dir_option
+@click.argument("transaction")
+@_vhost_option
+@_yes_option
+@asks
+def commit(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
+    """Deliver the half message TRANSACTION, whatever its producer decides."""
+    _decide(data_dir, "commit", transaction, vhost, yes=yes)
+
+
+@half.command("drop")
+@data_dir_option
+@click.argument("transaction")
+@_vhost_option
+@_yes_option
+@asks
+def drop(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
+    """Drop the half message TRANSACTION, whatever its producer decides. It is never delivered."""
+    _decide(data_dir, "drop", transaction, vhost, yes=yes)
+
+
+def _decide(data_dir: Path, decision: str, transaction: str, vhost: str, *, yes: bool) -> None:
+    if not yes:
+        row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
+        question = (
+            f"Message '{printable(row['message_id'])}' of topic '{printable(row['topic'])}' is {row['state']} and "
+            f"{row['seconds']:,} s old. {decision.capitalize()} it, whatever its producer decides?"
+        )
+        if not confirmed(question):
+            raise click.ClickException("nothing was changed")
+    _change(data_dir, decision, transaction, vhost)
+
+
+def _change(data_dir: Path, operation: str, transaction: str, vhost: str) -> None:
+    row = ask(data_dir, f"half.{operation}", vhost=vhost, transaction=transaction)
+    click.echo(f"{row['transaction']}: {row['state'].replace('_', ' ')}")

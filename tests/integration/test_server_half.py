@@ -1,0 +1,90 @@
+"""Half messages in the journal of a real process: an operator lists them and decides them."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq.core.broker import Broker
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.queue import Session
+from escrowmq.core.topology.directory import Declaration
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.storage import FileStorage
+from escrowmq.server.start import recover
+from tests.broker import BrokerProcess, running_broker
+
+
+def stored(folder: Path, *idents: str) -> list[str]:
+    """Write a journal in which these half messages are pending. Return their transaction ids."""
+    folder.mkdir(mode=0o700, parents=True)
+    storage = FileStorage(folder)
+    journal = Journal.open(storage)
+    broker = Broker(journal, random.Random(1))
+    recover(journal, broker)
+    broker.directory.add_vhost("/")
+    write(journal)
+    queue = broker.directory.declare_queue(broker.directory.vhost("/"), "q", Declaration(durable=True), Session("test"))
+    envelope = Envelope("orders", "k", durable=True)
+    found = [
+        broker.half.store("/", "orders", ident, envelope, b"body", queue, group="shop", user="guest").transaction_id
+        for ident in idents
+    ]
+    write(journal)
+    storage.close()
+    return found
+
+
+def write(journal: Journal) -> None:
+    batch = journal.take_batch(time.time_ns() // 1000)
+    assert batch is not None
+    batch.write()
+    journal.batch_done(batch)
+
+
+def escrowmq(broker: BrokerProcess, *args: str, stdin: str = "", code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "escrowmq", *args, "--data-dir", str(broker.data_dir)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
+
+
+def states(broker: BrokerProcess) -> dict[str, Any]:
+    return {row["message_id"]: row["state"] for row in json.loads(escrowmq(broker, "half", "list", "--json"))}
+
+
+@pytest.mark.rule("HALF-6", "HALF-10")
+def test_an_operator_lists_shows_and_decides_half_messages_which_survive_a_kill(tmp_path: Path) -> None:
+    first, second, _ = stored(tmp_path / "data", "a", "b", "c")
+    with running_broker(tmp_path) as broker:
+        assert broker.data_dir == tmp_path / "data"
+        assert states(broker) == {"a": "pending", "b": "pending", "c": "pending"}
+        table = escrowmq(broker, "half", "list", "--state", "pending", "--topic", "orders")
+        assert first in table
+        shown = escrowmq(broker, "half", "show", first)
+        assert "group 'shop', user 'guest'" in shown
+        assert "queue 'q'" in shown
+        assert "nothing was changed" in escrowmq(broker, "half", "commit", first, stdin="n\n", code=1)
+        assert escrowmq(broker, "half", "commit", first, "--yes") == f"{first}: committed\n"
+        assert escrowmq(broker, "half", "drop", second, "--yes") == f"{second}: rolled back\n"
+        assert "which is rolled back" in escrowmq(broker, "half", "commit", second, "--yes", code=1)
+        assert "which is committed" in escrowmq(broker, "half", "resume", first, code=1)
+        broker.kill()
+        broker.start()
+        assert states(broker) == {"a": "committed", "b": "rolled_back", "c": "pending"}
+        assert "decided" in escrowmq(broker, "half", "show", first)
+        queues = json.loads(escrowmq(broker, "queues", "--json"))
+        assert [(queue["name"], queue["ready"]) for queue in queues] == [("q", 1)]

@@ -1,0 +1,117 @@
+"""The operators' view of half messages, and their decisions."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from escrowmq.admin.half import HalfAdmin
+from escrowmq.admin.operation import OperationRefused
+from escrowmq.admin.pieces import Pieces
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.half.options import CheckOptions
+from escrowmq.core.messages.envelope import Envelope
+from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.core.half.half_site import AskedProducer
+from tests.unit.wire.amqp091.clients import pair
+
+
+class Bench:
+    """A broker with three half messages: `a` is parked, `b` is committed, and `c` is pending."""
+
+    def __init__(self) -> None:
+        self.server, client = pair()
+        client.declare(1, "q")
+        self.half = self.server.broker.half
+        self.half.options.check = CheckOptions(100, 100, 1)
+        self.queue = self.server.broker.directory.vhost("/").queue("q")
+        self.half.producers.join("/", "shop", AskedProducer("client-1", "guest"))
+        self.ids = [self.store("a")]
+        self.after(100)
+        self.after(100)
+        self.ids.append(self.store("b"))
+        self.half.commit("/", 2)
+        self.ids.append(self.store("c"))
+        self.admin = HalfAdmin(FakeProcess(self.server), Pieces())
+
+    def store(self, ident: str) -> str:
+        envelope = Envelope("orders", "k", durable=True)
+        stored = self.half.store("/", "orders", ident, envelope, b"body", self.queue, group="shop", user="guest")
+        self.server.end_turn()
+        self.server.run_disk()
+        return stored.transaction_id
+
+    def after(self, ms: int) -> None:
+        self.server.now += ms
+        self.server.end_turn()
+        self.server.run_disk()
+
+    def do(self, operation: str, **arguments: Any) -> Any:
+        return perform(self.admin.operations, operation, **arguments)
+
+    def states(self) -> dict[str, str]:
+        return {row["message_id"]: row["state"] for row in self.do("half.list")}
+
+
+@pytest.mark.rule("HALF-10")
+def test_half_messages_and_their_outcomes_are_listed() -> None:
+    bench = Bench()
+    assert bench.states() == {"a": "parked", "b": "committed", "c": "pending"}
+    row = bench.do("half.list", states=["parked"])[0]
+    assert row == {
+        "transaction": bench.ids[0],
+        "number": 1,
+        "vhost": "/",
+        "topic": "orders",
+        "group": "shop",
+        "message_id": "a",
+        "state": "parked",
+        "seconds": 0,
+        "checks": 1,
+        "next_check": None,
+        "decided": None,
+        "user": "guest",
+        "producer": "",
+        "queue": "q",
+    }
+
+
+def test_a_list_can_be_narrowed_down() -> None:
+    bench = Bench()
+    assert len(bench.do("half.list", vhost="/", topic="orders", states=["pending", "committed"])) == 2
+    assert bench.do("half.list", topic="other") == []
+    assert bench.do("half.list", vhost="other") == []
+
+
+@pytest.mark.rule("HALF-6")
+def test_one_half_message_is_shown_with_its_routing_and_size() -> None:
+    bench = Bench()
+    row = bench.do("half.show", vhost="/", transaction=bench.ids[2])
+    assert (row["exchange"], row["routing_key"], row["bytes"]) == ("orders", "k", 4)
+    assert "bytes" not in bench.do("half.show", vhost="/", transaction=bench.ids[1])
+
+
+@pytest.mark.rule("HALF-6")
+@pytest.mark.parametrize(
+    ("operation", "state"), [("commit", "committed"), ("drop", "rolled_back"), ("resume", "pending")]
+)
+def test_an_operator_decides_a_parked_message(operation: str, state: str, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    with caplog.at_level(logging.WARNING, "escrowmq.admin"):
+        row = bench.do(f"half.{operation}", vhost="/", transaction=bench.ids[0])
+    assert row["state"] == bench.states()["a"] == state
+    assert "message id 'a', which had been parked" in caplog.text
+    assert bench.queue.ready == (2 if operation == "commit" else 1)
+
+
+def test_a_decided_message_is_not_decided_otherwise() -> None:
+    bench = Bench()
+    with pytest.raises(BrokerError, match="which is committed"):
+        bench.do("half.drop", vhost="/", transaction=bench.ids[1])
+
+
+def test_an_unknown_transaction_is_refused() -> None:
+    with pytest.raises(OperationRefused, match="no half message 00"):
+        Bench().do("half.commit", vhost="/", transaction="00")
