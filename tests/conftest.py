@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -30,10 +32,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long forms of tests unless `-m` names them.
+    """Leave out the long forms of tests unless `-m` names them, and set the order of tests in several processes.
 
     A default such as `-m "not long"` in pyproject.toml would not hold: any other `-m` replaces it.
     """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: turn_of(item.nodeid, slow=item.get_closest_marker("slow") is not None))
     if re.search(r"\blong\b", config.getoption("markexpr")):
         return
     left_out = [item for item in items if item.get_closest_marker("long")]
@@ -53,18 +57,37 @@ GROUPS = {
     "tests/pipeline/": "pipeline",
     "tests/spark/": "spark",
     "tests/spark_kill/": "spark",
+    "tests/interop/test_qpid_jms.py": "qpid-jms",
+    "tests/interop/test_rabbitmq_java.py": "rabbitmq-java",
     "tests/unit/perf/test_runner.py": "rabbitmq",
+    "tests/xa/test_participants.py": "postgresql",
 }
-"""Tests of a group run in one process, where they share a Spark session or a RabbitMQ, which take long to start."""
+"""Tests of a group run in one process, where they share a Spark session, a server or a Java, which start slowly."""
+FILES = ("tests/integration/",)
+"""Each file in these folders is a group, whose tests share a broker."""
 
 
 def group_of(test: str) -> str:
     """Return the group of a test, by its path; a test that shares nothing is a group of its own."""
-    return next((group for path, group in GROUPS.items() if test.startswith(path)), test)
+    alone = test.partition("::")[0] if test.startswith(FILES) else test
+    return next((group for path, group in GROUPS.items() if test.startswith(path)), alone)
+
+
+def turn_of(test: str, *, slow: bool) -> int:
+    """Return when a test begins if several processes share the tests: 0 is first.
+
+    Groups, each of which occupies one process for long, begin first, in the order of `GROUPS`. Quick tests are last,
+    so that all processes end at about the same time.
+    """
+    order = [*dict.fromkeys(GROUPS.values())]
+    group = group_of(test)
+    if group in order:
+        return order.index(group)
+    return len(order) if slow or test.startswith(FILES) else len(order) + 1
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives whole groups to processes.
+    """Gives whole groups to processes, in the order of the tests.
 
     `--dist loadgroup` of pytest-xdist 3.8 does not do so with pytest 9.2: it ignores the mark `xdist_group` silently.
     """
@@ -75,10 +98,33 @@ class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
+    config.option.loadscopereorder = False  # by default, the group with the most tests is the first, however quick
     return ByGroup(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are processors: some tests only wait, for a heartbeat or another process."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are processors: many tests wait, for a heartbeat or another process."""
+    return (os.cpu_count() or 1) + 2
+
+
+MOST_DESCRIPTORS = 200
+"""The files and sockets that a process of tests may have open. Most have 20, and those with a Spark session 40."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail if tests have left too many files and sockets open: the process may later run out of them."""
+    yield
+    if len(descriptors()) > MOST_DESCRIPTORS:
+        gc.collect()
+        left = descriptors()
+        if len(left) > MOST_DESCRIPTORS:
+            pytest.fail(f"this test or earlier ones left files or sockets open; {len(left)} are: {left}", pytrace=False)
+
+
+def descriptors() -> list[str]:
+    """Return the numbers of this process's open descriptors; none are known on systems without /proc."""
+    with suppress(FileNotFoundError):
+        return os.listdir("/proc/self/fd")
+    return []
