@@ -8,6 +8,7 @@ from bench.amqp10 import LOADS10
 from bench.audits import measured as audited
 from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityBacklog
 from bench.brokers import Broker
+from bench.half_pending import HalfPending
 from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
 from bench.large_requests import LARGE_REQUESTS
@@ -120,6 +121,7 @@ SCENARIOS: dict[str, Scenario] = {
         Backlog(),
         History(),
         LongBacklog(),
+        HalfPending(),
         SparkLink(),
         PriorityBacklog(),
         DeadLetters(),

@@ -6,6 +6,7 @@ however many there are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -113,8 +114,23 @@ class PendingOrder:
         return {}
 
     def restore(self, found: Backlog, deliveries: dict[int, int], delivered_below: int) -> None:
-        for reference in found:
-            self._add(reference)
+        firsts, lsns, counts, indexes = found.columns()
+        begin = 0
+        while begin < len(firsts):
+            behind = (firsts[begin] | _SIZE - 1) + 1
+            end = bisect_left(firsts, behind, begin)
+            if firsts[end - 1] + counts[end - 1] > behind:  # the last reference belongs to the next backlog, too
+                end -= 1
+            if end > begin:
+                some = Backlog()
+                some.firsts, some.lsns = firsts[begin:end], lsns[begin:end]
+                some.counts, some.indexes = counts[begin:end], indexes[begin:end]
+                self._backlogs.setdefault(firsts[begin] >> _BITS, Backlog()).join(some, 0)
+                self._count += sum(some.counts)
+                begin = end
+            else:
+                self._add(Reference(firsts[begin], counts[begin], lsns[begin], indexes[begin]))
+                begin += 1
 
     def limit_memory(self, limit: int) -> None:
         """Do nothing: no messages are kept in memory."""

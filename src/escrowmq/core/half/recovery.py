@@ -12,11 +12,13 @@ from escrowmq.core.records.half import (
     decode_half_many,
     decode_half_resumed,
     decode_half_states,
-    decode_half_stored,
+    decode_origin,
+    split_half_stored,
 )
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
+    from escrowmq.core.half.origin import HalfOrigin
     from escrowmq.core.records.half import Payload
 
 
@@ -26,6 +28,7 @@ class FoundHalf:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._ledgers: dict[int, HalfLedger] = {}
+        self._origins: dict[tuple[int, bytes], HalfOrigin] = {}  # by queue and record
         self._vhosts: dict[int, str] = {}
 
     def _of(self, queue: int) -> HalfLedger:
@@ -35,9 +38,12 @@ class FoundHalf:
         return found
 
     def stored(self, lsn: int, payload: Payload) -> None:
-        queue, number, born, due, ident, key = decode_half_stored(payload)
+        queue, number, born, due, ident, shared = split_half_stored(payload)
         ledger = self._of(queue)
-        ledger.add(number, ident, born, due, ledger.origins.of(key))
+        origin = self._origins.get((queue, shared))
+        if origin is None:
+            origin = self._origins[queue, shared] = ledger.origins.of(decode_origin(shared))
+        ledger.add(number, ident, born, due, origin)
 
     def decided(self, lsn: int, payload: Payload) -> None:
         decided = decode_half_decided(payload)
@@ -91,6 +97,7 @@ class FoundHalf:
         """Note that a queue was deleted, with its virtual host."""
         self._ledgers.pop(fields["id"], None)
         self._vhosts.pop(fields["id"], None)
+        self._origins.clear()
 
     def finish(self) -> None:
         """Restore the half messages. Their queues are filled already."""

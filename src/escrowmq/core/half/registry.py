@@ -311,18 +311,9 @@ class HalfMessages:
         rows, targets = ledger.rows, {queue.ident: queue for queue in self._directory.durable_queues()}
         for origin in ledger.origins.all():
             origin.queue = targets.get(origin.key.target)
-        pending: list[int] = []
-        decided: list[int] = []
-        for number in rows.numbers():
-            state = rows.state(number)
-            if state is HalfState.PENDING:
-                pending.append(number)
-            elif state is not None and state.decided:
-                decided.append(number)
-        pending.sort(key=rows.due)
-        decided.sort(key=rows.due)
         queue.ledger = ledger
-        queue.timetable.restore(pending, decided)
+        decided = rows.in_states(HalfState.COMMITTED, HalfState.ROLLED_BACK)
+        queue.timetable.restore(rows.in_states(HalfState.PENDING), decided)
         for user, count in ledger.undecided.items():
             queue.holdings[user] = self._holdings.begin(user, queue.vhost)
             queue.holdings[user].follow(HALF_BYTES * count)

@@ -137,6 +137,16 @@ class Rows:
         """Return copies of all chunks that share their columns, for a snapshot."""
         return [chunk.share() for chunk in self._chunks.values()]
 
+    def in_states(self, *states: HalfState) -> list[int]:
+        """Return the numbers of the half messages in these states, in order of their due times."""
+        wanted = frozenset(states)
+        found: list[int] = []
+        for chunk in self._chunks.values():
+            found += [chunk.base + i for i, state in enumerate(chunk.states) if state in wanted]
+        chunks = self._chunks
+        found.sort(key=lambda number: chunks[number >> _BITS].due[number & _MASK])
+        return found
+
     def numbers(self, above: int = 0) -> Iterator[int]:
         """Yield the numbers greater than `above`, in order. Rows may be changed and removed meanwhile."""
         for key in sorted(key for key in self._chunks if key >= above >> _BITS):

@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 
 _STORED: Final = struct.Struct("<IQQQIHHHHH")
 """Queue, number, born, due (ms), target queue, lengths of message id, topic, group, user and label."""
+_HEAD: Final = struct.Struct("<IQQQIH")  # its beginning
+_TARGET: Final = slice(28, 32)
+_LENGTHS: Final = slice(34, 42)  # without that of the message id
+_SHARED: Final = struct.Struct("<IHHHH")  # target queue, lengths of topic, group, user and label
 _DECIDED: Final = struct.Struct("<IQBBQ")  # queue, number, state, whether an operator decided, time in ms
 _SOME: Final = struct.Struct("<IQI")  # queue, time in ms, count
 _RESUMED: Final = struct.Struct("<IQQ")  # queue, number, time in ms
@@ -102,15 +106,40 @@ def encode_half_stored(stored: HalfStored) -> bytes:
     return _STORED.pack(queue, number, born, due, target, *map(len, texts)) + b"".join(texts)
 
 
-def decode_half_stored(data: Payload) -> HalfStored:
-    queue, number, born, due, target, *lengths = _STORED.unpack_from(data)
-    texts, at = [], _STORED.size
+class HalfParts(NamedTuple):
+    """A HALF_STORED payload of which the facts that half messages share are not decoded yet (`decode_origin`)."""
+
+    queue: int
+    number: int
+    born: int
+    due: int
+    ident: str
+    origin: bytes
+
+
+def split_half_stored(data: Payload) -> HalfParts:
+    """Decode the facts of one half message only, for recovery, which reads many."""
     whole = bytes(data)
+    queue, number, born, due, _, length = _HEAD.unpack_from(whole)
+    end = _STORED.size + length
+    ident = _decode(whole[_STORED.size : end])
+    return HalfParts(queue, number, born, due, ident, whole[_TARGET] + whole[_LENGTHS] + whole[end:])
+
+
+def decode_origin(data: bytes) -> OriginFields:
+    """Decode the facts that half messages share."""
+    target, *lengths = _SHARED.unpack_from(data)
+    texts, at = [], _SHARED.size
     for length in lengths:
-        texts.append(_decode(whole[at : at + length]))
+        texts.append(_decode(data[at : at + length]))
         at += length
-    ident, topic, group, user, label = texts
-    return HalfStored(queue, number, born, due, ident, OriginFields(topic, group, user, label, target))
+    topic, group, user, label = texts
+    return OriginFields(topic, group, user, label, target)
+
+
+def decode_half_stored(data: Payload) -> HalfStored:
+    queue, number, born, due, ident, origin = split_half_stored(data)
+    return HalfStored(queue, number, born, due, ident, decode_origin(origin))
 
 
 def encode_half_decided(decided: HalfDecided) -> bytes:

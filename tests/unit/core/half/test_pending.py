@@ -57,3 +57,16 @@ def test_consumers_get_nothing() -> None:
     assert not [*tested.detach(1, 1), *tested.levels()]
     assert not tested.keeps(tested.level(Envelope("", "")), 0)
     assert tested.known_deliveries() == {}
+
+
+def test_restored_references_that_cross_the_bounds_of_backlogs_are_divided_among_their_neighbours() -> None:
+    tested = order()
+    references = [Reference(1, 1020, 64, 0), Reference(1022, 5, 3000, 0), Reference(1030, 1, 4000, 7)]
+    tested.restore(Backlog.of(*references), {}, 0)
+    assert len(tested) == 1026
+    assert list(tested.references()) == [
+        Reference(1, 1020, 64, 0),
+        Reference(1022, 2, 3000, 0),
+        Reference(1024, 3, 3000, 2),
+        Reference(1030, 1, 4000, 7),
+    ]

@@ -50,3 +50,12 @@ def test_a_shared_chunk_does_not_change() -> None:
     rows.add(2, "b", 0, 0, 1)
     assert (shared.states[1], shared.due[1], shared.checks[1], shared.states[2]) == (HalfState.PENDING, 20, 0, 0)
     assert rows.state(1) is HalfState.COMMITTED
+
+
+def test_the_numbers_in_a_state_are_in_order_of_their_due_times() -> None:
+    rows = Rows()
+    for number, due in ((1, 30), (2, 20), (SIZE + 1, 10), (SIZE + 2, 5)):
+        rows.add(number, "m", 0, due, 1)
+    rows.set(SIZE + 2, HalfState.COMMITTED, 7, 0)
+    assert rows.in_states(HalfState.PENDING) == [SIZE + 1, 2, 1]
+    assert rows.in_states(HalfState.COMMITTED, HalfState.ROLLED_BACK) == [SIZE + 2]

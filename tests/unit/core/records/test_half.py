@@ -17,11 +17,13 @@ from escrowmq.core.records.half import (
     decode_half_resumed,
     decode_half_states,
     decode_half_stored,
+    decode_origin,
     encode_half_decided,
     encode_half_many,
     encode_half_resumed,
     encode_half_states,
     encode_half_stored,
+    split_half_stored,
 )
 
 ORIGIN = OriginFields("törn", "g", "", "\ud800", 3)
@@ -52,3 +54,12 @@ def test_a_state_is_read_back() -> None:
     assert decode_half_states(b"".join(encode_half_states(*states))) == states
     empty = HalfStates(9, [], [])
     assert decode_half_states(b"".join(encode_half_states(*empty))) == empty
+
+
+def test_the_shared_facts_of_a_stored_half_message_can_be_left_undecoded() -> None:
+    stored = HalfStored(9, 1 << 40, 7, 8, "m\u20ac", ORIGIN)
+    parts = split_half_stored(memoryview(encode_half_stored(stored)))
+    assert parts[:5] == stored[:5]
+    assert decode_origin(parts.origin) == ORIGIN
+    other = split_half_stored(encode_half_stored(stored._replace(number=1, ident="x")))
+    assert other.origin == parts.origin
