@@ -23,6 +23,7 @@ import click
 from bench.hot_path import BLOCK, BODY_SIZE, DISTINCT_BLOCKS, UNIFORM, VARIED, Host
 from escrowmq.perf.messages import Variety, messages
 from escrowmq.wire.amqp10.codec import hot, states
+from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import (
     FIRST,
@@ -44,17 +45,19 @@ from escrowmq.wire.amqp10.codec.sections import (
     APPLICATION_PROPERTIES,
     DATA,
     PROPERTIES,
+    VALUE,
     Header,
     encode_header,
     encode_section,
 )
-from escrowmq.wire.amqp10.codec.states import Accepted
-from escrowmq.wire.amqp10.codec.termini import Source, Target
+from escrowmq.wire.amqp10.codec.states import Accepted, TransactionalState
+from escrowmq.wire.amqp10.codec.termini import Coordinator, Declare, Discharge, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol, Timestamp
 from escrowmq.wire.amqp10.connection import Connection
 from escrowmq.wire.endpoint import Peer
 
 WINDOW = 1 << 30
+_VALUE = b"\x00\x53" + bytes((VALUE,))
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Load10:
     mode: int | None = None
     durable: bool = False
     variety: Variety = UNIFORM
+    tx: int = 0
+    """Posts of a transaction, whose discharge is awaited; 0 means no transactions."""
 
 
 LOADS = (
@@ -74,6 +79,8 @@ LOADS = (
     Load10("first, durable", FIRST, durable=True),
     Load10("first, durable, varied", FIRST, durable=True, variety=VARIED),
     Load10("second, durable termini, varied", SECOND, durable=True, variety=VARIED),
+    Load10("first, durable, tx of 100", FIRST, durable=True, tx=100),
+    Load10("first, durable, tx of 100, varied", FIRST, durable=True, variety=VARIED, tx=100),
 )
 
 
@@ -104,6 +111,8 @@ def attach(host: Host, load: Load10, publisher: Connection, consumer: Connection
     source = Source("q", **kept)
     send(host, publisher, Attach("p", 0, SENDER, source=Source(), target=target, initial_delivery_count=0, **mode))
     send(host, consumer, Attach("c", 0, RECEIVER, source=source, target=Target(), **mode))
+    if load.tx:
+        send(host, publisher, Attach("t", 1, SENDER, source=Source(), target=Coordinator(), initial_delivery_count=0))
 
 
 def block(load: Load10, first: int, payloads: list[bytes]) -> bytes:
@@ -113,6 +122,36 @@ def block(load: Load10, first: int, payloads: list[bytes]) -> bytes:
         frame(0, hot.encode_transfer(0, number, number.to_bytes(8, "big"), settled), payload)
         for number, payload in enumerate(payloads, first)
     )
+
+
+class Transactions:
+    """The blocks of a publisher that declares a transaction together with the discharge of the one before it."""
+
+    def __init__(self, host: Host, publisher: Connection, size: int) -> None:
+        self._size = size
+        self._last = host.broker.transactions.next_number()  # transactions get the next numbers
+        self._number = 0
+        publisher.receive(self._command(Declare()))
+        host.turn()
+
+    def block(self, payloads: list[bytes]) -> list[bytes]:
+        """Return the bytes of each transaction of a block."""
+        return [self._transaction(payloads[at : at + self._size]) for at in range(0, len(payloads), self._size)]
+
+    def _transaction(self, payloads: list[bytes]) -> bytes:
+        self._last += 1
+        ident = self._last.to_bytes(8, "big")
+        state = encode_composite(TransactionalState(txn_id=ident))
+        posts = b"".join(self._transfer(0, payload, state) for payload in payloads)
+        return posts + self._command(Discharge(txn_id=ident, fail=False)) + self._command(Declare())
+
+    def _command(self, command: Declare | Discharge) -> bytes:
+        return self._transfer(1, _VALUE + encode_composite(command))
+
+    def _transfer(self, handle: int, payload: bytes, state: bytes = b"") -> bytes:
+        number = self._number
+        self._number += 1
+        return frame(0, hot.encode_transfer(handle, number, number.to_bytes(4, "big"), False, False, state), payload)
 
 
 def payloads_of(load: Load10, blocks: int) -> list[list[bytes]]:
@@ -164,15 +203,24 @@ def measure(load: Load10, count: int, profiler: cProfile.Profile | None) -> floa
         attach(host, load, publisher, consumer)
         distinct = cycle(payloads_of(load, 1 if load.variety.uniform else min(count // BLOCK, DISTINCT_BLOCKS)))
         starts = range(0, count, BLOCK)
-        blocks = [(block(load, n, next(distinct)), flow(n), *answers(load, n)) for n in starts]
+        transactions = Transactions(host, publisher, load.tx) if load.tx else None
+        blocks = [
+            (
+                [block(load, n, next(distinct))] if transactions is None else transactions.block(next(distinct)),
+                flow(n),
+                *answers(load, n),
+            )
+            for n in starts
+        ]
         gc.collect()
         if profiler is not None:
             profiler.enable()
         started = time.process_time()
         for published, credit, received, settled in blocks:
             consumer.receive(credit)
-            publisher.receive(published)
-            host.turn()
+            for part in published:
+                publisher.receive(part)
+                host.turn()
             consumer.receive(received)
             host.turn()
             publisher.receive(settled)

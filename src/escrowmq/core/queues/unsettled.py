@@ -128,9 +128,11 @@ class Unsettled:
         """
         return [(run.first, run.entries.copy(), run.consumer) for run in islice(self._runs, self._head, None)]
 
-    def stretches(self) -> Iterator[Stretch]:
-        """Yield all deliveries in order of their tags. Nothing may be added or removed meanwhile."""
-        for run in islice(self._runs, self._head, None):
+    def stretches(self, first: int = 0) -> Iterator[Stretch]:
+        """Yield the deliveries, in order of their tags, from the run with the tag `first` on. Nothing may be added or
+        removed meanwhile.
+        """
+        for run in islice(self._runs, max(self._index(first), self._head), None):
             yield from run.stretches(0, len(run.entries))
 
     def find(self, tag: int) -> Stretch | None:

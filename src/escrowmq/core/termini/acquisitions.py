@@ -6,19 +6,19 @@ terminus holds the deliveries (`Engine.holders`), so that a link on a connection
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from escrowmq.core.access.holdings import STEP
 from escrowmq.core.branches.branch import State
 from escrowmq.core.messages.entry import Entry, Run
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
-from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer
-from escrowmq.core.records.references import Reference
-from escrowmq.core.termini.locks import LockedPiece, Locks
+from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, size_of_one
+from escrowmq.core.termini.locks import LockedPiece, Locks, is_lockable, pieces_of
 from escrowmq.core.termini.tags import delivery_tag, parse_tag
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from escrowmq.core.engine import Engine
     from escrowmq.core.queues.outcome import Disposition
     from escrowmq.core.queues.queue import Queue
+
+
+RESIDENT: Final = 16 * 1024 * 1024
+"""Bytes of deliveries that are kept in memory for a terminus whose deliveries the log keeps. The oldest ones beyond
+that are locked, like those of a terminus that recovery found, until the client settles them."""
+_LOGGED: Final = Envelope("", "", durable=True)
+_run = attrgetter("run")
 
 
 class _Enlisted(NamedTuple):
@@ -66,6 +73,11 @@ class TakenUp(NamedTuple):
 class DeliveryOwner(Protocol):
     """The terminus of the deliveries (also `core.ports.Acquirer`)."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the log keeps the deliveries over a restart."""
+        ...
+
     def given_back(self, queue: Queue, entries: list[Entry]) -> None:
         """Note that deliveries return to their queue."""
         ...
@@ -86,6 +98,7 @@ class Acquisitions:
         "_engine",
         "_enlisted",
         "_getters",
+        "_swept",
         "_uncounted",
         "_unsent",
         "_unsettled",
@@ -106,6 +119,7 @@ class Acquisitions:
         """The outcome of deliveries that come back from a branch after the end of the terminus."""
         self._unsettled = Unsettled()
         self.locks = Locks()
+        self._swept = 0  # deliveries with lower numbers are locked, or were found to stay in memory
 
     # -- as a holder (`core.ports.Holder`)
 
@@ -163,27 +177,48 @@ class Acquisitions:
             elif self.holding.share > STEP:
                 self.holding.shrink(size)
 
-    def swap_out(self) -> int:
-        """Lock the deliveries in memory whose content is in the log, and drop their content. Return their number."""
+    def swap_out(self) -> bool:
+        """Lock the deliveries in memory whose content is in the log, and drop their content. Return whether there are
+        some, or none in memory at all.
+        """
         found: list[LockedPiece] = []
         for first, entries, consumer in self._unsettled.clear():
-            others: list[int] = []
-            for number, entry in enumerate(entries, first):
-                if entry.run.lsn and not consumer.queue.is_stream and consumer.queue.durable:
-                    reference = Reference(entry.position, 1, entry.run.lsn, entry.start)
-                    piece = LockedPiece(consumer.queue, number, reference, entry.deliveries)
-                    joined = found[-1].joined(piece) if found else None
-                    found[-1:] = [joined] if joined is not None else [*found[-1:], piece]
+            for number, some in _runs_of(first, entries):
+                if is_lockable(consumer.queue, some[0].run):
+                    found += pieces_of(consumer.queue, number, some)
                 else:
-                    others.append(number)
-            if others:
-                self._unsettled.restore(consumer, others, [entries[number - first] for number in others])
+                    self._unsettled.restore(consumer, range(number, number + len(some)), some)
         pieces = [*self.locks.take_all(), *found]
         for each in sorted(pieces, key=attrgetter("number")):
             each.queue.unsettled -= each.reference.length  # `add` counts them again
             self.locks.add(each)
+        self._swept = self._unsettled.next_tag
         self._count()
-        return sum([each.reference.length for each in found])
+        return bool(found) or not self._unsettled.count
+
+    def _swap_oldest(self) -> None:
+        """Lock the oldest deliveries in memory, so that the others have `RESIDENT` bytes at most. Those that cannot be
+        locked stay in memory.
+        """
+        excess = self._unsettled.bytes - RESIDENT
+        chosen: list[tuple[int, list[Entry], Consumer]] = []
+        for first, entries, consumer in self._unsettled.stretches(self._swept):
+            if excess <= 0:
+                break
+            if first < self._swept:
+                continue
+            self._swept = first + len(entries)
+            chosen += [(number, some, consumer) for number, some in _runs_of(first, entries)]
+            excess -= len(entries) * size_of_one(entries)
+        for first, entries, consumer in chosen:
+            queue = consumer.queue
+            if not is_lockable(queue, entries[0].run):
+                continue
+            for piece in pieces_of(queue, first, entries):
+                if self.locks.fits(piece):
+                    self._unsettled.take_between(piece.number, piece.number + piece.reference.length - 1)
+                    queue.unsettled -= piece.reference.length  # `add` counts them again
+                    self.locks.add(piece)
 
     # -- reading
 
@@ -254,15 +289,42 @@ class Acquisitions:
         self._unsettled.add(entries, consumer)
         self._uncounted += len(entries) * (ENTRY_COST + max(len(entries[0].content), len(entries[-1].content)))
         if self._uncounted >= STEP:
+            if self._unsettled.bytes > RESIDENT and self._acquirer is not None and self._acquirer.keeps:
+                self._swap_oldest()
             self._count()
         return first
 
-    def take(self, first: int, last: int) -> list[Stretch]:
-        """Remove and return the deliveries in memory with the numbers `first` to `last`."""
-        taken = self._unsettled.take_between(first, last)
+    def take(self, first: int, last: int, *, content: bool = True) -> list[Stretch]:
+        """Remove and return the deliveries with the numbers `first` to `last`. Locked ones are loaded from the log, but
+        without `content` their entries are empty.
+
+        Raises LogUnreadable, with nothing changed, if a message cannot be read.
+        """
+        taken = self._take_locked(first, last, content=content) if self.locks else []
+        taken += self._unsettled.take_between(first, last)
         if self.holding is not None and self.holding.share > STEP:
             self.holding.shrink(self._unsettled.bytes + self._unsent)
         return taken
+
+    def _take_locked(self, first: int, last: int, *, content: bool) -> list[Stretch]:
+        """Unlock deliveries. With `content` they are put into memory, otherwise they are returned."""
+        numbers = range(first, min(last + 1, self._unsettled.next_tag))
+        if content:
+            self._unlock(numbers)
+            return []
+        pieces = self.locks.select(numbers)
+        self.locks.take(numbers)
+        return [(piece.number, _without_content(piece), self._getter(piece.queue)) for piece in pieces]
+
+    def _unlock(self, numbers: Sequence[int]) -> None:
+        """Load locked deliveries. Raises LogUnreadable, with nothing changed, if a message cannot be read."""
+        loaded = [(piece, self._load(piece)) for piece in self.locks.select(numbers)]
+        if loaded:
+            self.locks.take(numbers)
+            for piece, entries in loaded:
+                tags = range(piece.number, piece.number + len(entries))
+                self._unsettled.restore(self._getter(piece.queue), tags, entries)
+            self._count()
 
     def take_all(self) -> list[tuple[Consumer, list[Entry]]]:
         """Remove and return all deliveries in memory."""
@@ -275,14 +337,7 @@ class Acquisitions:
         """Return deliveries that a link sends again. Locked ones are loaded from the log. Unknown numbers are ignored.
         `numbers` are sorted. Raises LogUnreadable, with nothing changed, if a message cannot be read.
         """
-        wanted = [number for number in numbers if self.locks.find(number) is not None]
-        if wanted:
-            loaded = [(piece, self._load(piece)) for piece in self.locks.select(wanted)]
-            self.locks.take(wanted)
-            for piece, entries in loaded:
-                tags = range(piece.number, piece.number + len(entries))
-                self._unsettled.restore(self._getter(piece.queue), tags, entries)
-            self._count()
+        self._unlock(sorted([number for number in numbers if self.locks.find(number) is not None]))
         found = []
         for number in numbers:
             stretch = self._unsettled.find(number)
@@ -345,3 +400,18 @@ class Acquisitions:
             entry.deliveries = deliveries
             entries.append(entry)
         return entries
+
+
+def _runs_of(first: int, entries: list[Entry]) -> Iterator[tuple[int, list[Entry]]]:
+    """Yield deliveries with numbers from `first` on, divided by runs: the first number, and the entries."""
+    for _, group in groupby(entries, _run):
+        some = list(group)
+        yield first, some
+        first += len(some)
+
+
+def _without_content(piece: LockedPiece) -> list[Entry]:
+    """Return entries with which the deliveries of `piece` can be accepted."""
+    first, length, lsn, start = piece.reference
+    run = Run(_LOGGED, first, 0, lsn, start)
+    return [Entry(position, b"", run) for position in range(first, first + length)]

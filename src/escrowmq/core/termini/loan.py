@@ -9,11 +9,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, numbered_ranges
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.termini.arrivals import Arrival, Partial, fingerprint_of
 from escrowmq.core.termini.enlisted_posts import enlist
 from escrowmq.core.termini.posting import post
@@ -153,12 +155,18 @@ class Loan:
         return AcquiredNumbers(first, log.end_lsn)
 
     def settle(self, first: int, last: int, disposition: Disposition | Modification) -> int:
-        """Settle the deliveries in memory with the numbers `first` to `last`. Return how many there were; the others
-        are ignored. `Termini.record` returns the LSN for the answer.
+        """Settle the deliveries with the numbers `first` to `last`. Return how many there were; the others are ignored.
+        `Termini.record` returns the LSN for the answer.
+
+        Raises UNAVAILABLE, with nothing settled, if a message that returns to its queue cannot be read from the log.
         """
         if not self.latest:
             return 0
-        taken = entries_by_consumer(self.terminus.deliveries.take(first, last))
+        returns = disposition is not Disposition.ACCEPTED
+        try:
+            taken = entries_by_consumer(self.terminus.deliveries.take(first, last, content=returns))
+        except LogUnreadable as error:
+            raise self._unreadable(error) from error
         self._termini.dispose(taken.items(), disposition)
         return sum(map(len, taken.values()))
 
@@ -167,11 +175,17 @@ class Loan:
     ) -> list[tuple[Consumer, Sequence[int], list[Entry]]]:
         """Take deliveries out for settlement in `branch`, with `Terminus.deliveries` as the `Keeper` of their numbers.
         After a crash they are locked for the terminus, unless the branch was committed. As with `settle`, the link may
-        be detached.
+        be detached. Raises UNAVAILABLE as `settle`.
         """
         if not self.latest:
             return []
-        return self.terminus.deliveries.enlist(branch, first, last)
+        try:
+            return self.terminus.deliveries.enlist(branch, first, last)
+        except LogUnreadable as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: LogUnreadable) -> BrokerError:
+        return BrokerError(Condition.UNAVAILABLE, f"{self.terminus.title}: a delivery cannot be read: {error}")
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         """Take deliveries back from a branch that was rolled back (`branches.branch.Keeper`). `tags` are their numbers.

@@ -6,9 +6,11 @@ They are locked for the terminus until its link resumes, it expires, or an opera
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.references import Reference
@@ -16,7 +18,12 @@ from escrowmq.core.records.termini import NumberedRange
 from escrowmq.core.reservations.reservation import Part
 
 if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry, Run
     from escrowmq.core.queues.queue import Queue
+
+
+_FEW_PARTS: Final = 8
+_run = attrgetter("run")
 
 
 class LockedPiece(NamedTuple):
@@ -29,13 +36,10 @@ class LockedPiece(NamedTuple):
     reference: Reference
     deliveries: int
 
-    def joined(self, other: LockedPiece) -> LockedPiece | None:
-        """Return both pieces as one, if `other` continues this one."""
-        reference, length = self.reference, self.reference.length
-        follows = Reference(reference.first + length, other.reference.length, reference.lsn, reference.start + length)
-        if other != (self.queue, self.number + length, follows, self.deliveries):
-            return None
-        return self._replace(reference=reference._replace(length=length + other.reference.length))
+    def part(self, at: int, length: int) -> LockedPiece:
+        """Return `length` messages from number `at` on, where the first one has number 0."""
+        first, _, lsn, start = self.reference
+        return self._replace(number=self.number + at, reference=Reference(first + at, length, lsn, start + at))
 
 
 class _LockedPart:
@@ -68,19 +72,19 @@ class _LockedPart:
         part = self.part
         begin = max(bisect_right(part.numbers, numbers[0], part.begin) - 1, part.begin)
         end = bisect_right(part.numbers, numbers[-1], part.begin)
-        wanted = set(numbers)
         found: list[LockedPiece] = []
         others: list[LockedPiece] = []
         for k in range(begin, end):
             number, reference, deliveries = part.numbers[k], part.at(k), part.deliveries[k]
+            piece = LockedPiece(self.queue, number, reference, deliveries)
             at = 0
-            for i in range(1, reference.length + 1):
-                inside = number + at in wanted
-                if i < reference.length and (number + i in wanted) is inside:
-                    continue
-                some = Reference(reference.first + at, i - at, reference.lsn, reference.start + at)
-                (found if inside else others).append(LockedPiece(self.queue, number + at, some, deliveries))
-                at = i
+            for first, count in _stretches(numbers, number, number + reference.length):
+                if first > number + at:
+                    others.append(piece.part(at, first - number - at))
+                found.append(piece.part(first - number, count))
+                at = first - number + count
+            if at < reference.length:
+                others.append(piece.part(at, reference.length - at))
         return begin, end, found, others
 
     def take(self, numbers: Sequence[int]) -> None:
@@ -99,6 +103,23 @@ class _LockedPart:
             self.queue.locked.remove(part)
 
 
+def _stretches(numbers: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield those of `numbers`, which are sorted, that are in range(begin, end): the first of each sequence without
+    gaps, and its length.
+    """
+    i, last = bisect_left(numbers, begin), bisect_left(numbers, end)
+    if isinstance(numbers, range):
+        if i < last:
+            yield numbers[i], last - i
+        return
+    while i < last:
+        first = i
+        i += 1
+        while i < last and numbers[i] == numbers[i - 1] + 1:
+            i += 1
+        yield numbers[first], i - first
+
+
 class Locks:
     """The locked deliveries of one terminus."""
 
@@ -106,6 +127,9 @@ class Locks:
 
     def __init__(self) -> None:
         self._parts: list[_LockedPart] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
 
     @property
     def count(self) -> int:
@@ -115,18 +139,26 @@ class Locks:
     def add(self, piece: LockedPiece) -> None:
         """Lock messages. Pieces are added in order of their numbers."""
         queue, number, reference, deliveries = piece
-        for found in self._parts:
-            part = found.part
-            if found.queue is queue and part.firsts[-1] < reference.first:
-                break
-        else:
+        queue.change()
+        found = self._part_for(piece)
+        if found is None:
             found = _LockedPart(queue)
-            part = found.part
             self._parts.append(found)
+        part = found.part
         part.append(*reference)
         part.numbers.append(number)
         part.deliveries.append(deliveries)
         queue.unsettled += reference.length
+
+    def _part_for(self, piece: LockedPiece) -> _LockedPart | None:
+        for part in self._parts:
+            if part.queue is piece.queue and part.part.firsts[-1] < piece.reference.first:
+                return part
+        return None
+
+    def fits(self, piece: LockedPiece) -> bool:
+        """Return whether the piece can be locked for little memory and time: others are in order, or few are not."""
+        return len(self._parts) < _FEW_PARTS or self._part_for(piece) is not None
 
     def find(self, number: int) -> tuple[Queue, int] | None:
         """Return queue and position of the delivery with this number."""
@@ -170,6 +202,26 @@ class Locks:
             part.part.clear()
         self._parts.clear()
         return taken
+
+
+def is_lockable(queue: Queue, run: Run) -> bool:
+    """Return whether the messages of a run are in the log, and stay there over a restart."""
+    return run.lsn > 0 and run.envelope.durable and queue.durable and not queue.is_stream and not queue.deleted
+
+
+def pieces_of(queue: Queue, first: int, entries: Sequence[Entry]) -> Iterator[LockedPiece]:
+    """Yield the deliveries with numbers from `first` on as pieces. All of them can be locked."""
+    number = first
+    for run, group in groupby(entries, _run):
+        some = list(group)
+        begin = 0
+        for i, entry in enumerate(some):
+            after = some[i + 1] if i + 1 < len(some) else None
+            if after is None or after.position != entry.position + 1 or after.deliveries != entry.deliveries:
+                reference = Reference(some[begin].position, i + 1 - begin, run.lsn, some[begin].start)
+                yield LockedPiece(queue, number + begin, reference, entry.deliveries)
+                begin = i + 1
+        number += len(some)
 
 
 def locked_ranges(columns: tuple[array[int], array[int], array[int]]) -> list[NumberedRange]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.access.holdings import STEP
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
@@ -172,3 +173,120 @@ def test_deliveries_count_until_they_are_settled_or_their_terminus_ends() -> Non
     assert site.broker.holdings.of_user("u") > 100_000
     site.broker.termini.end(link.terminus)
     assert site.broker.holdings.of_user("u") == 0
+
+
+# -- deliveries beyond the share of memory
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a terminus keep few deliveries in memory."""
+    monkeypatch.setattr(f"{Acquisitions.__module__}.RESIDENT", 3 * STEP)
+
+
+def holding(site: Site, count: int = 200) -> TestedLink:
+    """Deliver messages of about 1 KB, in runs of 20."""
+    queue = site.queue()
+    for first in range(0, count, 20):
+        site.publish("q", *[b"%d " % i + bytes(1000) for i in range(first, first + 20)])
+    link = TestedLink(site, outgoing())
+    link.consume(queue)
+    site.turn()
+    return link
+
+
+@pytest.mark.usefixtures("little_memory")
+class TestManyDeliveries:
+    """More deliveries than a terminus keeps in memory, of which the oldest are locked."""
+
+    def test_only_the_newest_ones_stay_in_memory(self) -> None:
+        site = Site()
+        link = holding(site)
+        deliveries = link.terminus.deliveries
+        assert [entry.content.split()[0] for _, entry, _ in link.got] == [b"%d" % i for i in range(200)]
+        assert (deliveries.count, queue_of(site).unsettled, deliveries.numbers()) == (200, 200, list(range(1, 201)))
+        assert site.broker.holdings.of_user("u") < 8 * STEP
+        in_memory = [entry.position for _, some in deliveries.held() for entry in some]
+        assert in_memory == list(range(201 - len(in_memory), 201))
+
+    @pytest.mark.parametrize("pieces", [1, 7, 200])
+    def test_they_are_accepted_without_being_read(self, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        site = Site()
+        link = holding(site)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(site.broker.engine.pager), "load", None)
+            settled = [
+                link.loan.settle(first, min(first + pieces - 1, 200), Disposition.ACCEPTED)
+                for first in range(1, 201, pieces)
+            ]
+        assert (sum(settled), link.terminus.unsettled, queue_of(site).unsettled) == (200, 0, 0)
+        site.turn()
+        site = site.restart()
+        assert (queue_of(site).ready, queue_of(site).unsettled) == (0, 0)
+
+    def test_they_return_with_their_content_and_in_their_order(self) -> None:
+        site = Site()
+        link = holding(site)
+        assert link.loan.settle(1, 100, Disposition.RELEASED) == 100
+        assert (link.terminus.unsettled, queue_of(site).unsettled) == (100, 100)
+        link.got.clear()
+        rival = TestedLink(site, outgoing("rival"))
+        link.loan.close()
+        rival.consume(queue_of(site))
+        site.turn()
+        assert [content.split()[0] for content in rival.contents] == [b"%d" % i for i in range(200)]
+
+    def test_they_are_the_same_after_a_restart(self) -> None:
+        site = Site()
+        link = holding(site)
+        link.loan.settle(50, 69, Disposition.ACCEPTED)
+        site.turn()
+        site = site.restart()
+        again = attached_again(site, outgoing())
+        expected = [*range(1, 50), *range(70, 201)]
+        assert again.terminus.deliveries.numbers() == expected
+        taken, _ = again.loan.take_up(expected)
+        assert [each.entry.content.split()[0] for each in taken] == [b"%d" % (number - 1) for number in expected]
+
+    def test_a_snapshot_in_progress_includes_those_that_are_locked_meanwhile(self) -> None:
+        site = Site()
+        queue = site.queue()
+        link = TestedLink(site, outgoing())
+        for first in range(0, 40, 20):
+            site.publish("q", *[b"%d " % i + bytes(1000) for i in range(first, first + 20)])
+        link.consume(queue)
+        site.turn()
+        queue.captured = True
+        for first in range(40, 200, 20):
+            site.publish("q", *[b"%d " % i + bytes(1000) for i in range(first, first + 20)])
+        site.turn()
+        assert link.terminus.deliveries.locks
+        assert not queue.captured
+
+    def test_one_that_cannot_be_read_stays_unsettled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        site = Site()
+        link = holding(site)
+
+        def fail(pager: object, reference: object) -> None:
+            raise LogUnreadable(f"{reference} in {pager}")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(site.broker.engine.pager), "load", fail)
+            with pytest.raises(BrokerError, match="cannot be read"):
+                link.loan.settle(1, 200, Disposition.MODIFIED)
+            with pytest.raises(BrokerError, match="cannot be read"):
+                link.loan.enlist(site.begin(), 1, 5)
+        assert link.terminus.unsettled == 200
+
+    def test_transient_ones_stay_in_memory(self) -> None:
+        site = Site()
+        queue = site.queue()
+        envelope = Envelope("", "q")
+        link = TestedLink(site, outgoing())
+        link.consume(queue)
+        for _ in range(200):
+            site.broker.engine.publish(envelope, [bytes(1000)], [queue])
+            site.turn()
+        assert len(link.terminus.deliveries.held()) > 0
+        assert not link.terminus.deliveries.locks
+        assert link.loan.settle(1, 200, Disposition.ACCEPTED) == 200
