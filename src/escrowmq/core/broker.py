@@ -12,6 +12,7 @@ from escrowmq.core.branches.large_requests import LargeRequests
 from escrowmq.core.branches.registry import Registry
 from escrowmq.core.branches.transactions import Transactions
 from escrowmq.core.engine import RESIDENT_LIMIT, Engine
+from escrowmq.core.groups.registry import Groups
 from escrowmq.core.half.registry import HalfMessages
 from escrowmq.core.reservations.registry import Reservations
 from escrowmq.core.termini.registry import Termini
@@ -28,13 +29,13 @@ class Broker:
     """Queues, exchanges and transactions of all virtual hosts.
 
     `engine` publishes, delivers and settles. `directory` holds virtual hosts, exchanges, queues and bindings by name,
-    `topics` those exchanges that have streams of their own.
-    `transactions` begins and commits branches without an xid. `branches` holds the branches with an xid; `demarcations`
-    associates channels with them, `coordinator` decides them, and `large_requests` does so in pieces. `reservations`
-    serves bulk readers. `termini` holds the ends of AMQP 1.0 links. `half` stores and decides half messages. `claims`
-    holds names that only one connection may have. `holdings` bounds the memory that clients hold. `formats` holds a
-    reader of content for each number in `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills
-    both before recovery.
+    `topics` those exchanges that have streams of their own. `transactions` begins and commits branches without an xid.
+    `branches` holds the branches with an xid; `demarcations` associates channels with them, `coordinator` decides them,
+    and `large_requests` does so in pieces. `reservations` serves bulk readers. `termini` holds the ends of AMQP 1.0
+    links. `groups` serves consumer groups over streams. `half` stores and decides half messages. `claims` holds names
+    that only one connection may have. `holdings` bounds the memory that clients hold. `formats` holds a reader of
+    content for each number in `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills both
+    before recovery.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
@@ -58,4 +59,7 @@ class Broker:
         self.termini = Termini(self.engine, self.reservations.put_back, self.holdings)
         self.half = HalfMessages(self.engine, self.directory, self.holdings)
         self.directory.before_vhost_deletion(self.coordinator.drop_vhost)
+        self.groups = Groups(self.engine, random, self.holdings)
+        self.directory.at_queue_deletion(self.groups.forget_queue)
+        self.directory.before_vhost_deletion(self.groups.end_of_vhost)
         self.directory.before_vhost_deletion(self.termini.end_of_vhost)

@@ -18,6 +18,12 @@ from escrowmq.core.records.branches import decode_decide, decode_heuristic, deco
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.deliveries import REDELIVERED, decode_deliveries
+from escrowmq.core.records.groups import (
+    decode_group_progress,
+    decode_group_settled,
+    decode_leased,
+    decode_locked,
+)
 from escrowmq.core.records.half import (
     decode_half_decided,
     decode_half_many,
@@ -249,6 +255,42 @@ def _half_states(data: bytes | memoryview) -> Fields:
     return {"queue": states.queue, "origins": len(states.origins), "half_messages": len(states.rows)}
 
 
+def _group_leased(data: bytes | memoryview) -> Fields:
+    leased = decode_leased(data)
+    return {
+        "group": leased.group,
+        "stream": leased.stream,
+        "generation": leased.generation,
+        "due": leased.due,
+        "positions": [list(each) for each in leased.ranges],
+    }
+
+
+def _group_settled(data: bytes | memoryview) -> Fields:
+    settled = decode_group_settled(data)
+    return {
+        "group": settled.group,
+        "stream": settled.stream,
+        "cause": settled.cause.name.lower(),
+        "floor": settled.floor,
+        "positions": [list(each) for each in settled.ranges],
+    }
+
+
+def _group_progress(data: bytes | memoryview) -> Fields:
+    progress = decode_group_progress(data)
+    return {
+        "group": progress.group,
+        "stream": progress.stream,
+        "cause": progress.cause.name.lower(),
+        "floor": progress.floor,
+    }
+
+
+def _group_locked(data: bytes | memoryview) -> Fields:
+    return decode_locked(data)._asdict()
+
+
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
@@ -380,4 +422,8 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.HALF_PARKED: _half_many,
     Kind.HALF_RESUMED: _half_resumed,
     Kind.HALF_STATE: _half_states,
+    Kind.GROUP_LEASED: _group_leased,
+    Kind.GROUP_SETTLED: _group_settled,
+    Kind.GROUP_PROGRESS: _group_progress,
+    Kind.GROUP_LOCKED: _group_locked,
 }

@@ -16,6 +16,7 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.commits import encode_commit
+<<<<<<< HEAD
 from escrowmq.core.records.half import (
     HalfDecided,
     HalfResumed,
@@ -26,6 +27,17 @@ from escrowmq.core.records.half import (
     encode_half_resumed,
     encode_half_states,
     encode_half_stored,
+=======
+from escrowmq.core.records.groups import (
+    LeasedRange,
+    ProgressCause,
+    SettledCause,
+    SettledRange,
+    encode_group_progress,
+    encode_group_settled,
+    encode_leased,
+    encode_locked,
+>>>>>>> 01df8e5 (Serve consumer groups over the streams of a topic)
 )
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked
@@ -99,6 +111,26 @@ def test_records_of_link_termini_are_described() -> None:
     assert describe(Kind.FORGOTTEN, encode_forgotten(5, [b"t1"])) == {"terminus": 5, "tags": ["7431"]}
     acquired = encode_acquired(6, 3, [(7, 40, 2)])
     assert describe(Kind.ACQUIRED, acquired) == {"terminus": 6, "queue": 3, "deliveries": [[7, 40, 2]]}
+    leased = encode_leased(2, 3, 9, 1000, [LeasedRange(40, 2, 1)])
+    assert describe(Kind.GROUP_LEASED, leased) == {
+        "group": 2,
+        "stream": 3,
+        "generation": 9,
+        "due": 1000,
+        "positions": [[40, 2, 1]],
+    }
+    settled = encode_group_settled(2, 3, SettledCause.DEAD, 41, [SettledRange(40, 1, 9)])
+    assert describe(Kind.GROUP_SETTLED, settled) == {
+        "group": 2,
+        "stream": 3,
+        "cause": "dead",
+        "floor": 41,
+        "positions": [[40, 1, 9]],
+    }
+    reset = encode_group_progress(2, 3, ProgressCause.RESET, 7)
+    assert describe(Kind.GROUP_PROGRESS, reset) == {"group": 2, "stream": 3, "cause": "reset", "floor": 7}
+    locked = encode_locked(2, 3, 1000, "c1")
+    assert describe(Kind.GROUP_LOCKED, locked) == {"group": 2, "stream": 3, "until": 1000, "owner": "c1"}
     given_back = encode_given_back(6, 3, [(40, 1)])
     assert describe(Kind.GIVEN_BACK, given_back) == {"terminus": 6, "queue": 3, "positions": [[40, 1]]}
 

@@ -21,8 +21,12 @@ HISTORY: Final = 1000
 """Maximum number of deaths, each of another queue or for another reason, after which a message is dead-lettered."""
 
 
-def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) -> Envelope:
-    """Return the envelope for the dead-letter exchange, with one more death in its history and no time to live."""
+def dead_envelope(
+    envelope: Envelope, queue: Queue, outcome: Outcome, now: int, *, exchange: str | None = None
+) -> Envelope:
+    """Return the envelope for the dead-letter exchange, with one more death in its history and no time to live.
+    `exchange` is the name of another exchange than that of the queue.
+    """
     reason = DEATH_REASONS[outcome]
     keys = (envelope.routing_key, *envelope.extra_keys)
     seen = next((death for death in envelope.deaths if death.queue == queue.name and death.reason == reason), None)
@@ -39,7 +43,7 @@ def dead_envelope(envelope: Envelope, queue: Queue, outcome: Outcome, now: int) 
     others = tuple(other for other in envelope.deaths if other is not seen)
     routing_key = queue.options.dead_letter_routing_key
     return Envelope(
-        queue.options.dead_letter_exchange or "",
+        exchange or queue.options.dead_letter_exchange or "",
         envelope.routing_key if routing_key is None else routing_key,
         envelope.header,
         protocol=envelope.protocol,

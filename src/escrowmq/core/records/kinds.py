@@ -58,6 +58,12 @@ class Kind(IntEnum):
     HALF_PARKED = 47
     HALF_RESUMED = 48
     HALF_STATE = 49
+    GROUP_SET = 50
+    GROUP_DELETED = 51
+    GROUP_LEASED = 52
+    GROUP_SETTLED = 53
+    GROUP_PROGRESS = 54
+    GROUP_LOCKED = 55
 
 
 RECORD_BYTES: Final = 1 << 30

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.recovery import FoundBranches
+from escrowmq.core.groups.recovery import FoundGroups
 from escrowmq.core.half.recovery import FoundHalf
 from escrowmq.core.messages.marks import MarkTable
 from escrowmq.core.queues.backlog import Backlog
@@ -69,6 +70,7 @@ class Recovery:
         self._branches = FoundBranches(broker)
         self._termini = FoundTermini(broker)
         self._half = FoundHalf(broker)
+        self._groups = FoundGroups(broker)
         self._handlers: dict[int, Callable[[int, Payload], None]] = {
             Kind.PUBLISH: self._publish,
             Kind.SETTLE: self._settle,
@@ -99,6 +101,12 @@ class Recovery:
             Kind.HALF_PARKED: self._half.parked,
             Kind.HALF_RESUMED: self._half.resumed,
             Kind.HALF_STATE: self._half.state,
+            Kind.GROUP_SET: self._groups.set,
+            Kind.GROUP_DELETED: self._groups.deleted,
+            Kind.GROUP_LEASED: self._groups.leased,
+            Kind.GROUP_SETTLED: self._groups.settled,
+            Kind.GROUP_PROGRESS: self._groups.progress,
+            Kind.GROUP_LOCKED: self._groups.locked,
             Kind.PROGRESS: self._progress,
             Kind.PROGRESS_OWNED: self._progress_owned,
             Kind.PROGRESS_RESET: self._progress_reset,
@@ -183,6 +191,7 @@ class Recovery:
         fields = decode_change(payload)
         self._broker.transactions.seen(fields.pop("next_branch", 1) - 1)
         self._broker.termini.seen(fields.pop("next_terminus", 1) - 1)
+        self._broker.groups.seen(fields.pop("next_group", 1) - 1)
         self._broker.engine.behind_ms = fields.pop("behind_ms", self._broker.engine.behind_ms)
         if fields:
             self._broker.directory.restore(Kind.COUNTERS, fields)
@@ -246,6 +255,7 @@ class Recovery:
     def _vhost_deleted(self, lsn: int, payload: Payload) -> None:
         fields = decode_change(payload)
         self._branches.vhost_deleted(fields["name"])
+        self._groups.vhost_deleted(fields["name"])
         self._broker.coordinator.progress.restore_vhost_deleted(fields["name"])
         self._broker.directory.restore(Kind.VHOST_DELETED, fields)
 
@@ -253,6 +263,7 @@ class Recovery:
         fields = decode_change(payload)
         self._found.pop(fields["id"], None)
         self._half.queue_deleted(fields)
+        self._groups.queue_deleted(fields["id"])
         self._broker.directory.restore(Kind.QUEUE_DELETED, fields)
 
     def finish(self) -> None:
@@ -265,6 +276,7 @@ class Recovery:
         self._branches.finish()
         self._termini.finish()
         self._half.finish()
+        self._groups.finish()
 
     def _fill(self, queue: Queue, found: _Found) -> None:
         references = found.references

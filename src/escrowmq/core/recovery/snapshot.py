@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from escrowmq.core.groups.state_records import captured
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.sealed import unsynced_references
 from escrowmq.core.records.changes import encode_change
@@ -20,6 +21,7 @@ from escrowmq.core.reservations.reservation import ReservedColumns
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
+    from escrowmq.core.groups.state_records import CapturedGroup
     from escrowmq.core.half.state_records import CapturedHalf
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
@@ -116,13 +118,15 @@ class Capture:
         broker.engine.uncaptured = None
         behind = {"behind_ms": broker.engine.behind_ms} if broker.engine.behind_ms else {}
         numbers = broker.directory.counters() | broker.transactions.counters() | broker.termini.counters()
+        numbers |= broker.groups.counters()
         counters = Kind.COUNTERS, dict[str, Any](numbers | behind)
         names = broker.directory.topology_records(_in_order(self._taken))
         held = [some for holder in broker.engine.holders for some in holder.held()]
         branches = list(broker.coordinator.records())
         termini = broker.termini.captured()
+        groups = captured(broker.groups.every())
         half = broker.half.captured()
-        self._records = _records(chain([counters], names), branches, self._taken, held, [*termini, *half])
+        self._records = _records(chain([counters], names), branches, self._taken, held, [*termini, *half, *groups])
 
 
 def _records(
@@ -130,7 +134,7 @@ def _records(
     branches: list[tuple[Kind, list[bytes]]],
     queues: dict[Queue, _Taken],
     held: list[tuple[Consumer, list[Entry]]],
-    others: Sequence[CapturedTerminus | CapturedHalf],
+    others: Sequence[CapturedTerminus | CapturedHalf | CapturedGroup],
 ) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]

@@ -65,7 +65,7 @@ class Directory:
         """Makes a hidden queue of a virtual host, with a number; by name."""
         engine.delays.make = lambda vhost: self.make_hidden_queue(vhost, delayed.NAME, "delayed messages")
         self._before_vhost_deletion: list[Callable[[str], None]] = []
-        self._before_queue_deletion: list[Callable[[Queue], None]] = []
+        self._at_queue_deletion: list[Callable[[Queue], None]] = []
 
     # -- virtual hosts
 
@@ -88,9 +88,9 @@ class Directory:
         """Call `drop` with the name of each virtual host that is to be deleted, for objects that it contains."""
         self._before_vhost_deletion.append(drop)
 
-    def before_queue_deletion(self, drop: Callable[[Queue], None]) -> None:
-        """Call `drop` with each queue that is to be deleted, for objects that refer to it."""
-        self._before_queue_deletion.append(drop)
+    def at_queue_deletion(self, drop: Callable[[Queue], None]) -> None:
+        """Call `drop` with each queue that is being deleted, for objects that refer to it."""
+        self._at_queue_deletion.append(drop)
 
     def delete_vhost(self, name: str) -> None:
         """Delete a virtual host with everything in it, including permissions, branches and progress. Raises
@@ -320,12 +320,12 @@ class Directory:
 
     def _delete_queue(self, queue: Queue) -> int:
         vhost = self.vhosts[queue.vhost]
-        for drop in self._before_queue_deletion:
-            drop(queue)
         self._engine.settlements.flush()
         count = queue.ready
         queue.change()
         queue.retire()
+        for drop in self._at_queue_deletion:
+            drop(queue)
         if queue.owner is not None:
             queue.owner.exclusive.pop(queue, None)
         removal = vhost.remove_queue(queue.name)

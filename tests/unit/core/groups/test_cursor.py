@@ -1,0 +1,48 @@
+"""Cursors: what cannot be read, and the memory of leases that were replaced."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.queues.availability import RETRY_MS
+from escrowmq.core.records.unreadable import LogUnreadable
+from tests.unit.core.groups.consuming import INVISIBLE, Consuming
+
+
+@pytest.mark.rule("DUR-4")
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_log_that_cannot_be_read_consumes_nothing(fifo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = Consuming(fifo=fifo)
+    c.publish("a", "b")
+    log = c.stream.log
+
+    def unreadable(*_: object) -> None:
+        raise LogUnreadable("damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log), "read", unreadable)
+        for _ in range(2):
+            with pytest.raises(BrokerError, match="damaged"):
+                c.lease()
+    c.site.after(RETRY_MS)
+    first = c.lease()
+    assert [lease.attempts for lease in first] == [1, 1]
+    c.site.after(INVISIBLE)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log), "read", unreadable)
+        with pytest.raises(BrokerError, match="damaged"):
+            c.lease()
+    c.site.after(RETRY_MS)
+    assert c.bodies() == "ab"
+
+
+def test_leases_that_were_settled_or_replaced_do_not_pile_up() -> None:
+    c = Consuming()
+    c.publish("a")
+    (lease,) = c.lease()
+    handle = lease.handle
+    for _ in range(1000):
+        handle, _ = c.group.change(handle, INVISIBLE)
+    assert len(c.group.cursor(c.stream)._due) < 200
+    assert not c.group.settle([handle]).stale
