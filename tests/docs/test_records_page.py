@@ -24,11 +24,8 @@ from escrowmq.core.records import blocks as blocks_records
 from escrowmq.core.records import branches as branch_records
 from escrowmq.core.records import commits as commits_records
 from escrowmq.core.records import deliveries
-<<<<<<< HEAD
-from escrowmq.core.records import half as half_records
-=======
 from escrowmq.core.records import groups as group_records
->>>>>>> 01df8e5 (Serve consumer groups over the streams of a topic)
+from escrowmq.core.records import half as half_records
 from escrowmq.core.records import marking as marking_records
 from escrowmq.core.records import moves as moves_records
 from escrowmq.core.records import publishing as publishing_records
@@ -85,21 +82,18 @@ LAYOUTS = {
     "Forgotten head": [termini_records._FORGOTTEN],
     "Acquired head": [termini_records._ACQUIRED],
     "Acquired range": [termini_records._NUMBERED],
-<<<<<<< HEAD
     "Half stored head": [half_records._STORED],
     "Half decided": [half_records._DECIDED],
     "Half checked head": [half_records._SOME],
     "Half resumed": [half_records._RESUMED],
     "Half state head": [half_records._STATE],
     "Half origin head": [half_records._ORIGIN],
-=======
     "Group leased head": [group_records._LEASED],
     "Group leased range": [group_records._LEASED_RANGE],
     "Group settled head": [group_records._SETTLED],
     "Group settled range": [group_records._SETTLED_RANGE],
     "Group progress": [group_records._PROGRESS],
     "Group locked head": [group_records._LOCKED],
->>>>>>> 01df8e5 (Serve consumer groups over the streams of a topic)
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -147,7 +141,6 @@ EXAMPLES = {
     "forgotten": termini_records.encode_forgotten(5, [b"t1"]),
     "acquired": termini_records.encode_acquired(6, 3, [(7, 40, 2)]),
     "given_back": termini_records.encode_given_back(6, 3, [(40, 1)]),
-<<<<<<< HEAD
     "half_stored": half_records.encode_half_stored(half_records.HalfStored(9, 1, 7, 6007, "m1", ORIGIN)),
     "half_decided": half_records.encode_half_decided(half_records.HalfDecided(9, 1, 3, False, 8)),
     "half_checked": half_records.encode_half_many(9, 8, [1, 2]),
@@ -155,14 +148,12 @@ EXAMPLES = {
     "half_state": b"".join(
         half_records.encode_half_states(9, [(1, ORIGIN)], [half_records.HalfRow(1, "m1", 7, 6007, 1, 0, 1)])
     ),
-=======
     "group_leased": group_records.encode_leased(2, 3, 9, 1000, [group_records.LeasedRange(40, 2, 1)]),
     "group_settled": group_records.encode_group_settled(
         2, 3, group_records.SettledCause.HANDLED, 40, [group_records.SettledRange(41, 1, 9)]
     ),
     "group_progress": group_records.encode_group_progress(2, 3, group_records.ProgressCause.ADVANCED, 42),
     "group_locked": group_records.encode_locked(2, 3, 1000, "c1"),
->>>>>>> 01df8e5 (Serve consumer groups over the streams of a topic)
     "deliveries": deliveries.encode_deliveries(
         deliveries.Delivered(
             3,

@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 from tests.simulation.branch_world import WEIGHTS as BRANCH_WEIGHTS
 from tests.simulation.branch_world import BranchWorld
+from tests.simulation.group_world import WEIGHTS as GROUP_WEIGHTS
+from tests.simulation.group_world import GroupWorld
 from tests.simulation.half_world import WEIGHTS as HALF_WEIGHTS
 from tests.simulation.half_world import HalfWorld
 from tests.simulation.ledger import Ledger, Violation
@@ -36,6 +38,7 @@ WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
     LinkWorld: LINK_WEIGHTS,
     PostingWorld: TRANSACTIONS,
     HalfWorld: HALF_WEIGHTS,
+    GroupWorld: GROUP_WEIGHTS,
 }
 """The frequencies of steps in worlds other than `World`."""
 

@@ -16,7 +16,16 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.commits import encode_commit
-<<<<<<< HEAD
+from escrowmq.core.records.groups import (
+    LeasedRange,
+    ProgressCause,
+    SettledCause,
+    SettledRange,
+    encode_group_progress,
+    encode_group_settled,
+    encode_leased,
+    encode_locked,
+)
 from escrowmq.core.records.half import (
     HalfDecided,
     HalfResumed,
@@ -27,17 +36,6 @@ from escrowmq.core.records.half import (
     encode_half_resumed,
     encode_half_states,
     encode_half_stored,
-=======
-from escrowmq.core.records.groups import (
-    LeasedRange,
-    ProgressCause,
-    SettledCause,
-    SettledRange,
-    encode_group_progress,
-    encode_group_settled,
-    encode_leased,
-    encode_locked,
->>>>>>> 01df8e5 (Serve consumer groups over the streams of a topic)
 )
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked

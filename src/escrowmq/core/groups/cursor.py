@@ -15,6 +15,7 @@ from escrowmq.core.budget import EXAMINED, HEADERS
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.orders import AnyOrder, Lanes, Order
 from escrowmq.core.groups.settled import Settled
+from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.groups import (
     ProgressCause,
@@ -59,7 +60,7 @@ class Selection(NamedTuple):
 class Cursor:
     """The cursor of `group` over `stream`. `out` has the messages that were leased and are not settled."""
 
-    __slots__ = ("_deadline", "_due", "_order", "group", "next", "out", "settled", "stream", "waiters")
+    __slots__ = ("_deadline", "_due", "_known", "_order", "group", "next", "out", "settled", "stream", "waiters")
 
     def __init__(self, group: Group, stream: StreamQueue) -> None:
         self.group = group
@@ -70,6 +71,7 @@ class Cursor:
         self._due: list[tuple[int, int, int]] = []  # heap: end of a lease, position, generation
         self._deadline: Deadline | None = None
         self.next = 1
+        self._known = 1  # what was out before the order was made is before this position
         self._order: Order = AnyOrder()
         self.begin()
 
@@ -77,6 +79,7 @@ class Cursor:
         """Build everything that follows from `settled` and `out`, as after a restart."""
         self._order = Lanes() if self.group.options.fifo else AnyOrder()
         self.next = self.settled.floor
+        self._known = max(self.out, default=0) + 1
         self._due = [(out.due, position, out.generation) for position, out in self.out.items()]
         heapq.heapify(self._due)
         self._arm()
@@ -89,12 +92,17 @@ class Cursor:
         return self._order.ready or (self._has_room and self._first_new() < self.stream.end)
 
     @property
+    def floor(self) -> int:
+        """The first position that is neither settled nor dropped."""
+        self.settled.raise_to(self.stream.begin)
+        return self.settled.floor
+
+    @property
     def _has_room(self) -> bool:
-        return max(len(self.out), len(self._order)) < self.group.limits.outstanding
+        return self.next < self._known or max(len(self.out), len(self._order)) < self.group.limits.outstanding
 
     def _first_new(self) -> int:
-        self.settled.raise_to(self.stream.begin)
-        return self.settled.first_open(max(self.next, self.settled.floor))
+        return self.settled.first_open(max(self.next, self.floor))
 
     def select(self, most: int, wants: Wants | None) -> Selection:
         """Return at most `most` messages that can be leased now, which the caller leases. Raises UNAVAILABLE if the log
@@ -142,7 +150,7 @@ class Cursor:
                 break
             if entry is None:
                 self._forget(position)
-            elif position in self.out and wants is not None and not wants(self.stream, entry):
+            elif position not in found and wants is not None and not wants(self.stream, entry):
                 passed.append(position)
             else:
                 taken.append(entry)
@@ -248,9 +256,18 @@ class Cursor:
         """Replace a valid lease by another one. With `failed`, the member has given the message back, so nothing of its
         lane that is behind it may be handled before it is leased again.
         """
-        self.set_out({position: self.out[position].attempts}, generation, due)
         if failed:
+            self._find_again()
             self._revoke(position)
+        self.set_out({position: self.out[position].attempts}, generation, due)
+
+    def _find_again(self) -> None:
+        """Let the order know every message that was out before it was made. Raises UNAVAILABLE if the log cannot be
+        read.
+        """
+        while self.group.options.fifo and self.next < self._known:
+            if not self._scan(PIECE, None, {}, []):
+                break
 
     def _revoke(self, position: int) -> None:
         revoked = self._order.revoke_after(position)
@@ -260,6 +277,11 @@ class Cursor:
     def end_leases(self) -> None:
         """End the leases that have run out. Messages that have had all their attempts are dead-lettered."""
         now, left = self.group.host.now, PIECE
+        try:
+            self._find_again()
+        except BrokerError:
+            self._arm(now + RETRY_MS)
+            return
         exhausted: list[int] = []
         self.settled.raise_to(self.stream.begin)
         while self._due and self._due[0][0] <= now and left > 0:
@@ -291,11 +313,11 @@ class Cursor:
                 self._revoke(position)
                 self._order.give_back(position)
 
-    def _arm(self) -> None:
+    def _arm(self, not_before: int = 0) -> None:
         """Set a deadline for the lease that ends first."""
         if not self._due:
             return
-        at, deadline = self._due[0][0], self._deadline
+        at, deadline = max(self._due[0][0], not_before), self._deadline
         if deadline is not None and deadline.action is not None:
             if deadline.at <= at:
                 return

@@ -256,7 +256,7 @@ class Group:
     def progress(self, stream: StreamQueue) -> int | None:
         """Return the position before which everything is settled; None if the group has never consumed the stream."""
         cursor = self.cursors.get(stream.ident)
-        return None if cursor is None else max(cursor.settled.floor, stream.begin)
+        return None if cursor is None else cursor.floor
 
     def advance(self, stream: StreamQueue, position: int) -> int:
         """Note that a member has handled everything before `position`, and return the progress. It never goes back

@@ -46,3 +46,31 @@ def test_leases_that_were_settled_or_replaced_do_not_pile_up() -> None:
         handle, _ = c.group.change(handle, INVISIBLE)
     assert len(c.group.cursor(c.stream)._due) < 200
     assert not c.group.settle([handle]).stale
+
+
+@pytest.mark.rule("GRP-3")
+@pytest.mark.parametrize("by", ["giving back", "running out"])
+def test_a_restarted_broker_revokes_the_leases_behind_a_failed_message(by: str) -> None:
+    c = Consuming(fifo=True)
+    c.publish("a", "b", key="k")
+    a, b = c.lease()
+    handle, _ = c.group.change(b.handle, 10 * INVISIBLE)
+    c.site.turn()
+    c = c.restart()
+    if by == "giving back":
+        c.group.give_back(a.handle)
+    else:
+        c.site.after(INVISIBLE)
+    assert c.group.settle([handle]).stale == [handle]
+
+
+def test_a_restarted_broker_finds_what_was_out_also_at_the_limit() -> None:
+    c = Consuming(fifo=True)
+    c.publish("a", "b", key="k")
+    c.lease()
+    c.site.turn()
+    c = c.restart()
+    c.group.limits.outstanding = 2
+    c.publish("c", key="k")
+    c.site.after(INVISIBLE)
+    assert c.bodies() == "ab"

@@ -1,0 +1,51 @@
+"""Histories of consumer groups keep their rules, and planted bugs are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.__main__ import report
+from tests.simulation.group_world import WEIGHTS, GroupWorld
+from tests.simulation.history import Failure, history, shrink
+from tests.simulation.planted_groups import PLANTED, planted
+from tests.simulation.steps import Step
+
+HISTORIES = 200
+NUMBER = st.integers(0, 255)
+STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
+
+NEVER_MISSING = {
+    *("leased", "leased again", "called", "acknowledged", "stale handles", "prolonged", "given back", "buried"),
+    *("reset", "crashes", "dead letters", "messages"),
+}
+
+
+@pytest.mark.rule("GRP-1", "GRP-2", "GRP-3", "GRP-4", "GRP-5", "GRP-6")
+def test_histories_by_seed_handle_every_message() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(60):
+        result = history(seed, make_world=GroupWorld)
+        if isinstance(result, Failure):
+            pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")
+        events.update(result)
+    assert {event for event, number in events.items() if number} >= NEVER_MISSING
+
+
+@pytest.mark.rule("GRP-2", "GRP-3")
+@given(STEPS, st.integers(0, 2**16))
+@settings(max_examples=40, deadline=None)
+def test_generated_histories_handle_every_message(steps: list[Step], seed: int) -> None:
+    GroupWorld(seed).run(steps)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bugs_are_found(bug: str) -> None:
+    with planted(bug):
+        for seed in range(HISTORIES):
+            if isinstance(history(seed, make_world=GroupWorld), Failure):
+                return
+    pytest.fail(f"not found in {HISTORIES} histories")
