@@ -61,6 +61,9 @@ class Headers:
 
     keyed = False
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
+
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         return json.loads(envelope.header or b"{}")  # type: ignore[no-any-return]
 

@@ -322,9 +322,11 @@ class Engine:
         queue = self.leave(consumer, len(entries))
         if disposition is not _ACCEPT:
             self._reject(queue, entries)
+        elif queue.is_stream:  # reading takes nothing from it
+            return
         elif queue.deleted:
             release(self.log, entries)
-        elif not queue.is_stream:
+        else:
             self.settlements.add(queue, entries, _ACCEPTED)
 
     def settle_each(self, deliveries: Mapping[Consumer, list[Entry]], disposition: Disposition) -> None:

@@ -21,6 +21,9 @@ class Json:
 
     keyed = False
 
+    def annotated(self, content: bytes, annotations: Mapping[str, bytes]) -> bytes:
+        raise AssertionError("nobody annotates its messages")
+
     def headers(self, envelope: Envelope, content: bytes) -> Mapping[str, Any]:
         return json.loads(envelope.header or b"{}")  # type: ignore[no-any-return]
 
