@@ -58,7 +58,7 @@ class Leased(NamedTuple):
     lsn: int = 0
 
 
-class Settlement(NamedTuple):
+class Acknowledgement(NamedTuple):
     """The result of settling by handles: the LSN for the answer, and the handles that were refused as stale."""
 
     lsn: int
@@ -167,7 +167,7 @@ class Group:
         self._measure()
         return Leased(leases, self.host.log.end_lsn if changed else 0)
 
-    def settle(self, handles: Sequence[Handle]) -> Settlement:
+    def settle(self, handles: Sequence[Handle]) -> Acknowledgement:
         """Settle the messages of `handles`. Stale handles are refused, and settle nothing (GRP-2)."""
         by_cursor: dict[Cursor, dict[int, int]] = {}
         stale: list[Handle] = []
@@ -180,7 +180,7 @@ class Group:
         for cursor, generations in by_cursor.items():
             cursor.settle(generations, SettledCause.HANDLED)
         self._measure()
-        return Settlement(self.host.log.end_lsn if by_cursor else 0, stale)
+        return Acknowledgement(self.host.log.end_lsn if by_cursor else 0, stale)
 
     def change(self, handle: Handle, invisible_ms: int) -> tuple[Handle, int]:
         """Let the lease end `invisible_ms` milliseconds from now. Return the new handle, and the LSN for the answer.
