@@ -9,13 +9,15 @@ from tests.simulation.planted import PLANTED, planted
 from tests.simulation.world import World
 
 HISTORIES = 400
+RARE = {"a commit written as two records": 224}
+"""The first history that finds a bug which few histories find. It is tried first, which saves many seconds."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
     with planted(bug):
-        for seed in range(HISTORIES):
+        for seed in (RARE.get(bug, 0), *range(HISTORIES)):
             if isinstance(history(seed), Failure):
                 return
     pytest.fail(f"not found in {HISTORIES} histories")

@@ -28,9 +28,20 @@ def test_a_query_moves_messages_exactly_once_despite_faults(first: int) -> None:
         history(seed, 0.02)
 
 
+def covered(histories: int) -> bool:
+    """Whether this number of histories with much trouble contain all events."""
+    events: Counter[str] = Counter()
+    for seed in range(1000, 1000 + histories):
+        events += history(seed, 0.03)
+    return events.keys() >= {"power", "kill", "client", "take", "tidy", "snapshot", "found decided"}
+
+
 @pytest.mark.slow
 def test_histories_of_queries_cover_all_events() -> None:
-    events: Counter[str] = Counter()
-    for seed in range(1000, 1100):
-        events += history(seed, 0.03)
-    assert events.keys() >= {"power", "kill", "client", "take", "tidy", "snapshot", "found decided"}
+    assert covered(20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_many_histories_of_queries_move_messages_exactly_once() -> None:
+    assert covered(20_000)
