@@ -70,7 +70,7 @@ def record_at_the_end_of_the_turn(self: Termini) -> None:
 
 def claimed_without_comparing(
     self: Arrivals, remote: Mapping[bytes, bool], *, complete: bool
-) -> tuple[dict[bytes, Arrival | None], list[bytes]]:
+) -> tuple[dict[bytes, Arrival | None], list[dict[bytes, Any]]]:
     """Claim every tag that the log knows, also if its FORGOTTEN was lost."""
     return _reconcile(self, dict.fromkeys(remote, True), complete=complete)
 

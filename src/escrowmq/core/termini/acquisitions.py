@@ -7,7 +7,8 @@ terminus holds the deliveries (`Engine.holders`), so that a link on a connection
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from heapq import merge
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -246,19 +247,24 @@ class Acquisitions:
         ranges: list[range] = sorted([*in_memory, *locked], key=attrgetter("start"))
         return list(chain.from_iterable(ranges))
 
-    def tags(self) -> list[tuple[int, bytes]]:
-        """Return numbers and tags of all unsettled deliveries, in order of their numbers."""
-        found = [
+    def tags(self, most: int | None = None) -> list[tuple[int, bytes]]:
+        """Return numbers and tags of the first `most` unsettled deliveries (None: of all), in order of their
+        numbers.
+        """
+        in_memory = (
             (number, delivery_tag(consumer.queue.ident, entry.position, number))
             for first, entries, consumer in self._unsettled.stretches()
             for number, entry in enumerate(entries, first)
-        ]
-        for queue, first, reference, _ in self.locks.pieces():
-            found += [
-                (first + i, delivery_tag(queue.ident, reference.first + i, first + i)) for i in range(reference.length)
-            ]
-        found.sort()
-        return found
+        )
+        return list(islice(merge(in_memory, *self._locked_tags()), most))
+
+    def _locked_tags(self) -> Iterator[Iterator[tuple[int, bytes]]]:
+        for rows in self.locks.rows():
+            yield (
+                (first + i, delivery_tag(queue.ident, reference.first + i, first + i))
+                for queue, first, reference, _ in rows
+                for i in range(reference.length)
+            )
 
     def number_of(self, tag: bytes) -> int | None:
         """Return the number of the unsettled delivery with this tag; None if there is none."""

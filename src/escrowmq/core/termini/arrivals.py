@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
@@ -181,11 +181,12 @@ class Arrivals:
                 self._others.pop(tag, None)
         return gone
 
-    def clear(self) -> list[bytes]:
-        """Forget everything. Return the tags of messages that may be in the log."""
-        gone = list(self._accepted)
-        self._accepted.clear()
-        self._others.clear()
+    def clear(self) -> list[dict[bytes, Any]]:
+        """Forget everything. Return the messages by their tags, whose memory the caller frees. Those in the first dict
+        may be in the log.
+        """
+        gone: list[dict[bytes, Any]] = [self._accepted, self._others]
+        self._accepted, self._others = {}, {}
         for tag, posts in self._enlisted.items():
             del posts.tags[tag]
         self._enlisted.clear()
@@ -227,12 +228,13 @@ class Arrivals:
 
     def reconcile(
         self, remote: Mapping[bytes, bool], *, complete: bool
-    ) -> tuple[dict[bytes, Arrival | None], list[bytes]]:
+    ) -> tuple[dict[bytes, Arrival | None], list[dict[bytes, Any]]]:
         """Compare with the unsettled deliveries of a sender that resumes. `remote` says of each tag whether the sender
         knows a state of the delivery.
 
-        Return the broker's own map for those tags, and the tags to forget: with a `complete` map, the sender has
-        settled all others. None in the map says that the sender must send the message again.
+        Return the broker's own map for those tags, and the messages that are forgotten, as `clear` does: with a
+        `complete` map, the sender has settled all others. None in the map says that the sender must send the message
+        again. This takes time for each tag in `remote`, however many others there are.
         """
         found: dict[bytes, Arrival | None] = {}
         self._in_doubt.clear()
@@ -250,4 +252,8 @@ class Arrivals:
             self.interrupt(None)
         if not complete:
             return found, []
-        return found, [tag for tag in (*self._accepted, *self._others, *self._enlisted) if tag not in remote]
+        for tag in [tag for tag in self._enlisted if tag not in remote]:
+            self.forget((tag,))
+        gone: list[dict[bytes, Any]] = [self._accepted, self._others]
+        self._accepted, self._others = [{tag: old.pop(tag) for tag in remote if tag in old} for old in gone]
+        return found, gone

@@ -290,7 +290,7 @@ class Loan:
         """Compare with the unsettled deliveries of a sender that resumes (`Arrivals.reconcile`)."""
         self._check()
         found, gone = self.terminus.arrivals.reconcile(remote, complete=complete)
-        self.forget(gone)
+        self._termini.forget_all(self.terminus, gone)
         return found
 
 

@@ -170,8 +170,13 @@ class Locks:
 
     def pieces(self) -> Iterator[LockedPiece]:
         """Yield everything, part by part."""
+        for rows in self.rows():
+            yield from rows
+
+    def rows(self) -> Iterator[Iterator[LockedPiece]]:
+        """Yield the rows of each part, which are in order of their numbers."""
         for part in self._parts:
-            yield from part.rows()
+            yield part.rows()
 
     def columns(self) -> list[tuple[Queue, array[int], array[int], array[int]]]:
         """Return copies of numbers, positions and counts, for a snapshot."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
@@ -72,6 +72,7 @@ class Termini:
         self._owned: Counter[tuple[str, str]] = Counter()  # by user and virtual host
         self._last = 0  # the last number that was assigned
         self._forgotten: dict[Terminus, list[bytes]] = {}  # tags of this turn that the log has yet to learn of
+        self._fading: dict[Terminus, list[dict[bytes, Any]]] = {}  # many tags, of which it learns in pieces
         engine.at_each_turn(self._record_forgotten)
 
     # -- attaching
@@ -176,6 +177,7 @@ class Termini:
     def _unrecord(self, terminus: Terminus) -> int:
         """Record that nothing of the terminus survives a restart. Return the LSN for the answer."""
         self._forgotten.pop(terminus, None)
+        self._fading.pop(terminus, None)
         if not terminus.number:
             return 0
         self.engine.log.append(Kind.TERMINUS_DELETED, encode_change(number=terminus.number))
@@ -226,7 +228,7 @@ class Termini:
         self._owned[owner] -= 1
         if not self._owned[owner]:
             del self._owned[owner]
-        terminus.arrivals.clear()
+        self.forget_all(terminus, terminus.arrivals.clear())
         terminus.deliveries.default = terminus.settings.default
         lsn = self._unrecord(terminus)
         self.release(terminus)
@@ -260,7 +262,7 @@ class Termini:
     # -- unsettled deliveries
 
     def _empty(self, terminus: Terminus) -> None:
-        self.forget(terminus, terminus.arrivals.clear())
+        self.forget_all(terminus, terminus.arrivals.clear())
         self.release(terminus)
 
     def release(self, terminus: Terminus) -> int:
@@ -325,8 +327,35 @@ class Termini:
         if tags and terminus.keeps:
             self._forgotten.setdefault(terminus, []).extend(tags)
 
+    def forget_all(self, terminus: Terminus, gone: list[dict[bytes, Any]]) -> None:
+        """Forget messages, by their tags; those in the first dict may be in the log. The memory of many of them is
+        freed in later turns, in which the log learns of their tags.
+        """
+        if not any(gone):
+            return
+        if sum(map(len, gone)) <= PIECE:
+            self.forget(terminus, list(gone[0]))
+            return
+        if terminus.keeps:
+            self._fading.setdefault(terminus, []).append(gone[0])
+        self.engine.left_over.add(self._fade(terminus, gone))
+
+    def _fade(self, terminus: Terminus, gone: list[dict[bytes, Any]]) -> Iterator[None]:
+        """Free the memory of messages in pieces, and record their tags."""
+        for tags in gone:
+            while tags:
+                some = [tags.popitem()[0] for _ in range(min(PIECE, len(tags)))]
+                if any(tags is each for each in self._fading.get(terminus, ())):
+                    self.forget(terminus, some)
+                yield
+        fading = self._fading.get(terminus)
+        if fading is not None and not any(fading):
+            del self._fading[terminus]
+
     def record_forgotten(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
         """Record settled tags now if some of `tags` are among them, because messages that reuse them follow."""
+        for fading in self._fading.get(terminus, ()):
+            self.forget(terminus, [tag for tag in tags if fading.pop(tag, None) is not None])
         waiting = self._forgotten.get(terminus)
         if waiting and not set(waiting).isdisjoint(tags):
             self._record_forgotten()

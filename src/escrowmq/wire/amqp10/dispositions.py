@@ -11,7 +11,6 @@ from escrowmq.core.queues.outcome import Disposition as Settlement
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
-from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.performatives import SENDER
 from escrowmq.wire.amqp10.codec.states import (
     Accepted,
@@ -144,7 +143,7 @@ def modification(name: str, state: Modified, *, discards: bool = False) -> Settl
     """Return the broker's word for `modified`. `name` is that of the consumer, which may be excluded. With `discards`,
     the message is dead-lettered instead.
     """
-    annotations = {str(key): encode(value) for key, value in (state.message_annotations or {}).items()}
+    annotations = {str(key): encode_composite(value) for key, value in (state.message_annotations or {}).items()}
     if discards:
         return Modification(annotations=annotations, rejected=True) if annotations else Settlement.REJECTED
     if annotations or state.undeliverable_here:

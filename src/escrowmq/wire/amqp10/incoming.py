@@ -16,6 +16,7 @@ from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND
+from escrowmq.wire.amqp10.codec.sections import check_sizes, split_head
 from escrowmq.wire.amqp10.codec.states import Received, Rejected, Released
 from escrowmq.wire.amqp10.codec.termini import Target
 from escrowmq.wire.amqp10.delays import delayed_among, waiting_queue
@@ -233,6 +234,9 @@ class ProducerLink:
 
     def form_for(self, payload: bytes) -> tuple[PublishForm, bytes]:
         """Return form and content of the message in `payload`. Raises AmqpFault, BrokerError, CodecError."""
+        most = self.link.session.connection.limits.header_size
+        if len(payload) > most:
+            check_sizes(payload[split_head(payload)[1] :], most)
         envelope, content = self._publications.read(payload)
         form = self._by_envelope.get(envelope)
         if form is None:

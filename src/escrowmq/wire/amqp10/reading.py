@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from escrowmq.core.budget import METHOD
 from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp10.codec.encoding import skip
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.frames import AMQP, SASL
 from escrowmq.wire.amqp10.codec.performatives import (
@@ -54,6 +55,8 @@ _WAITING: Final = frozenset((ConnectionState.AUTHENTICATING, ConnectionState.CLO
 _State = ConnectionState
 
 Handler: TypeAlias = Callable[[Session, Any], Iterator[None] | None]
+_DECODED: Final = 32  # bytes of a performative that cost one unit of the turn's work
+_ATTACH: Final = (b"\x00\x53\x12", b"\x00\x80\0\0\0\0\0\0\0\x12", b"\x00\xa3\x10amqp:attach:list")
 _SESSION_HANDLERS: Final[dict[type, Handler]] = admitted(
     {
         Attach: Session.attach,
@@ -188,6 +191,8 @@ class Reader:
         if at == end and not in_sasl:
             return  # an empty frame shows that the client is alive
         try:
+            if end - at > connection.limits.arguments:
+                self._check_size(data, at, end)
             performative, payload = decode_performative(data, at, end)
         except CodecError as error:
             raise connection_fault(DECODE_ERROR, str(error)) from None
@@ -204,8 +209,17 @@ class Reader:
             self.publish_now()
             connection.close()
         else:
-            self._requests.left -= METHOD
+            self._requests.left -= METHOD + (payload - at) // _DECODED
             self._session_frame(channel, performative, data, (at, payload, end))
+
+    def _check_size(self, data: bytes, at: int, end: int) -> None:
+        """Check the size of a performative, which is decoded at once. Only the map of unsettled deliveries in an attach
+        may be large. Raises AmqpFault, CodecError.
+        """
+        size = skip(data, at, end) - at
+        most = self._connection.limits.arguments
+        if size > most and not data.startswith(_ATTACH, at):
+            raise connection_fault(LIMIT_EXCEEDED, f"a performative has {size} bytes; at most {most} are allowed")
 
     def _session_frame(self, channel: int, performative: object, data: bytes, extent: Extent) -> None:
         connection = self._connection

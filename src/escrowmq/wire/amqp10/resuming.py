@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.termini.tags import TAG
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.encoding import decode
@@ -66,7 +67,7 @@ def plan_for_consumer(loan: Loan, request: Attach, answer: Attach, frame_max: in
     """Return what a link to a consumer resumes. `answer` is its attach without a map. Raises AmqpFault if not even one
     delivery fits into a frame.
     """
-    numbers = {tag: number for number, tag in loan.terminus.deliveries.tags()}
+    numbers = {tag: number for number, tag in loan.terminus.deliveries.tags(frame_max // TAG.size)}
     remote = request.unsettled or {}
     ours, incomplete = _fitting(dict.fromkeys(numbers), answer, frame_max)
     only = incomplete or request.incomplete_unsettled

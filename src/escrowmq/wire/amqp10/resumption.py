@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from escrowmq.wire.amqp10.dispositions import settlement_of
@@ -31,9 +32,9 @@ class Resumption:
         self._pending: deque[Pending] = plan.pending
         self._only = plan.only
         self.credit = 0
-        for each in plan.pending:
-            if each.action is SenderAction.ADOPT:
-                loan.settle_tags([each.tag], settlement_of(link, each.state))
+        adopted = [each for each in plan.pending if each.action is SenderAction.ADOPT]
+        for state, some in groupby(adopted, lambda each: each.state):  # a read from the log may be for many of them
+            loan.settle_tags([each.tag for each in some], settlement_of(link, state))
         self._after = link.link.session.connection.broker.termini.record()
 
     @property

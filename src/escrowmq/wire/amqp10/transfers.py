@@ -78,6 +78,7 @@ class Transfers:
         "_first",
         "_form",
         "_link",
+        "_longest",
         "_mode",
         "_parts",
         "_plain",
@@ -86,6 +87,8 @@ class Transfers:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # Longer frames are decoded, because the sizes of their messages' sections are checked.
+        self._longest = min(connection.limits.frame_max, connection.limits.header_size)
         self._parts: dict[Link, Parts] = {}
         # The count of fields and the bytes behind the tag, of transfers that are whole and plain.
         self._endings: dict[bytes, Mode] = {}
@@ -153,7 +156,7 @@ class Transfers:
         head = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER
         startswith, unpack, endings = data.startswith, _U32.unpack_from, self._endings
         link: ProducerLink | None = None
-        handle, most = -1, self._connection.limits.frame_max
+        handle, most = -1, self._longest
         while end - at >= _LEAST and startswith(head, at + 4):
             size = unpack(data, at)[0]
             stop = at + size
@@ -218,7 +221,7 @@ class Transfers:
         """
         self._plain += shape.plain
         number = self._first + len(self._contents)
-        most, tagged = self._connection.limits.frame_max, not self._mode.settled
+        most, tagged = self._longest, not self._mode.settled
         contents, tags, end, plain = shape.read(data, at, number, most, tagged=tagged)
         count = len(contents)
         if plain:
@@ -277,11 +280,11 @@ class Transfers:
         parts.settled = parts.settled or bool(transfer.settled)
         parts.state = transfer.state or parts.state
         parts.size += end - at
-        if parts.size > self._connection.limits.message_size + self._connection.limits.header_size:
+        limits = self._connection.limits
+        most = limits.message_size + limits.header_size if isinstance(end_of_link, ProducerLink) else limits.frame_max
+        if parts.size > most:
             self.forget(link)
-            raise link_fault(
-                MESSAGE_SIZE_EXCEEDED, f"a message has more than {self._connection.limits.message_size} bytes"
-            )
+            raise link_fault(MESSAGE_SIZE_EXCEEDED, f"a message has more than {min(most, limits.message_size)} bytes")
         if not parts.skipped and parts.refusal is None:
             self._keep(parts, data[at:end], more=transfer.more)
         if not transfer.more:

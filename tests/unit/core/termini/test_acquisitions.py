@@ -290,3 +290,15 @@ class TestManyDeliveries:
         assert len(link.terminus.deliveries.held()) > 0
         assert not link.terminus.deliveries.locks
         assert link.loan.settle(1, 200, Disposition.ACCEPTED) == 200
+
+
+def test_the_first_tags_are_found_without_the_others() -> None:
+    site = Site()
+    link = consuming(site, *[b"%d" % i for i in range(6)])
+    site.turn()
+    site = site.restart()
+    deliveries = attached_again(site, outgoing()).terminus.deliveries
+    deliveries.take_up([2, 5])
+    assert [number for number, _ in deliveries.tags()] == [1, 2, 3, 4, 5, 6]
+    assert deliveries.tags(3) == deliveries.tags()[:3]
+    assert link.terminus.deliveries.tags(0) == []

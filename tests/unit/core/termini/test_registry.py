@@ -341,3 +341,53 @@ def test_numbers_of_termini_are_not_assigned_again() -> None:
     site.snapshot()
     site = site.restart()
     assert TestedLink(site, outgoing()).terminus.number == 2
+
+
+class TestManyTags:
+    """Thousands of tags are forgotten at once, and the log learns of them in pieces (FAIR-1)."""
+
+    def posted(self) -> tuple[Site, TestedLink, list[bytes]]:
+        site = Site()
+        site.queue()
+        link = TestedLink(site, incoming())
+        tags = [b"%d" % i for i in range(3500)]
+        link.post(tags, [b"x"] * len(tags))
+        site.turn()
+        return site, link, tags
+
+    @pytest.mark.rule("FAIR-1", "SET-9")
+    @pytest.mark.parametrize("way", ["resumed", "established", "closed"])
+    def test_tags_are_forgotten_in_pieces(self, way: str) -> None:
+        site, link, tags = self.posted()
+        if way == "closed":
+            link.loan.close()
+        else:
+            again = attached_again(site, link, RESUME if way == "resumed" else ESTABLISH)
+            if way == "resumed":
+                assert again.loan.reconcile({tags[0]: True, b"new": False}, complete=True).keys() == {tags[0]}
+            assert again.terminus.arrivals.count == (way == "resumed")
+        before = len(site.records(Kind.FORGOTTEN))
+        assert not before
+        for _ in range(10):
+            site.turn()
+        assert len(site.records(Kind.FORGOTTEN)) == (0 if way == "closed" else 4)
+        assert not site.broker.engine.left_over
+        found = site.restart().broker.termini.find(incoming())
+        assert (found is None) == (way == "closed")
+        assert found is None or found.arrivals.count == (way == "resumed")
+
+    @pytest.mark.rule("SET-9")
+    @pytest.mark.parametrize("turns", [0, 1])
+    def test_a_tag_that_is_used_again_meanwhile_is_not_forgotten(self, turns: int) -> None:
+        site, link, tags = self.posted()
+        again = attached_again(site, link)
+        again.loan.reconcile({}, complete=True)
+        for _ in range(turns):
+            site.turn()
+        used = [tags[0], tags[1700], tags[-1]]
+        again.post(used, [b"a", b"b", b"c"])
+        for _ in range(10):
+            site.turn()
+        for one in (site, site.restart()):
+            arrivals = one.broker.termini.by_key[incoming()].arrivals
+            assert sorted(tag for tag, _ in arrivals.items()) == sorted(used)

@@ -255,3 +255,11 @@ def test_plain_modifications_need_no_marks() -> None:
     assert modification("l", Modified(delivery_failed=True)) is Settlement.MODIFIED
     assert modification("l", Modified()) is Settlement.RELEASED
     assert modification("l", Modified(undeliverable_here=True)) == Modification(excluded="l")
+
+
+def test_an_annotation_may_be_any_described_value() -> None:
+    made, client = delivered(1)
+    state = Modified(message_annotations={Symbol("x-a"): Accepted()})
+    client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=state))
+    marks = made.broker.directory.vhost("/").queue(Q).marks[1]
+    assert marks.annotations == {"x-a": b"\x00\x53\x24\x45"}

@@ -15,6 +15,12 @@ from escrowmq.wire.amqp10.codec.performatives import (
     Transfer,
     encode_performative,
 )
+from escrowmq.wire.amqp10.codec.sections import (
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    encode_section,
+)
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Rejected, Released
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
@@ -26,6 +32,8 @@ from escrowmq.wire.amqp10.errors import (
     TRANSFER_LIMIT_EXCEEDED,
 )
 from tests.unit.wire.amqp10.clients import Client, Server, connected, message
+
+DATA = b"\x00\x53\x75\xa0\x01x"
 
 
 def posts(first: int, count: int, *, durable: bool = False, settled: bool = False) -> bytes:
@@ -259,3 +267,32 @@ def test_unsettled_posts_are_bounded_by_credit() -> None:
     assert client.idle()
     client.send(0, Disposition(role=SENDER, first=0, last=11, settled=True))
     assert client.expect(Flow).link_credit == 10
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize(
+    "head",
+    [
+        encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): "1" * 2000}),
+        encode_section(APPLICATION_PROPERTIES, {"a": "b" * 2000}),
+        DATA * 5001,
+    ],
+    ids=["annotations", "properties", "sections"],
+)
+@pytest.mark.parametrize("address", ["q", None])
+def test_a_message_of_which_too_much_would_be_decoded_is_refused(head: bytes, address: str | None) -> None:
+    made, client = connected(header_size=1024)
+    client.sender(address)
+    to = encode_section(PROPERTIES, [None, None, "/queues/q"])
+    data = head + to if head.startswith(b"\x00\x53\x72") else to + head
+    client.send(0, Transfer(0, 0, b"t", 0, True), payload=data + DATA)
+    client.detached(0, "amqp:decode-error")
+    assert made.broker.directory.vhost("/").queue("q").ready == 0
+
+
+def test_a_large_body_is_no_large_head() -> None:
+    made, client = connected(header_size=1024)
+    client.sender("q")
+    for number in range(2):
+        client.send(0, Transfer(0, number, b"t", 0, True), payload=encode_section(0x75, b"x" * 5000))
+    assert made.broker.directory.vhost("/").queue("q").ready == 2

@@ -20,10 +20,10 @@ from escrowmq.wire.amqp10.codec.performatives import (
     encode_performative,
 )
 from escrowmq.wire.amqp10.codec.sasl import SaslInit
-from escrowmq.wire.amqp10.codec.states import Accepted
-from escrowmq.wire.amqp10.codec.termini import Source, Target
+from escrowmq.wire.amqp10.codec.states import Accepted, DeliveryState
+from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
-from escrowmq.wire.amqp10.errors import DECODE_ERROR, FRAMING_ERROR, NOT_ALLOWED
+from escrowmq.wire.amqp10.errors import DECODE_ERROR, FRAMING_ERROR, LIMIT_EXCEEDED, NOT_ALLOWED
 from tests.unit.wire.amqp10.clients import Client, connected, message, server
 
 OPENING = b"".join(
@@ -149,3 +149,47 @@ def test_messages_before_a_close_are_published() -> None:
         + frame(0, encode_performative(Close()))
     )
     assert made.broker.directory.vhost("/").queue("q").ready == 1
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_performative_that_is_too_large_is_refused_before_it_is_decoded() -> None:
+    _, client = connected()
+    flow = Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1, properties={Symbol("x"): "a" * 20_000})
+    client.send(0, flow)
+    error = client.expect(Close).error
+    assert error is not None
+    assert error.condition == LIMIT_EXCEEDED
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_the_map_of_an_attach_may_be_large(symbolic: bool) -> None:
+    _, client = connected()
+    unsettled: dict[bytes, DeliveryState | None] = {b"%d" % i: None for i in range(5000)}
+    attach = Attach("l", 0, SENDER, target=Target("q"), source=Source(), unsettled=unsettled, initial_delivery_count=0)
+    encoded = encode_performative(attach)
+    if symbolic:
+        encoded = b"\x00\xa3\x10amqp:attach:list" + encoded[3:]
+    client.send_bytes(frame(0, encoded))
+    assert client.expect(Attach).unsettled == {}
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_large_performative_uses_up_the_work_of_a_turn() -> None:
+    made, client = connected()
+    requests = made.broker.engine.requests
+    requests.renew()
+    unsettled: dict[bytes, DeliveryState | None] = {b"%d" % i: None for i in range(10_000)}
+    attach = Attach("l", 0, SENDER, target=Target("q"), source=Source(), unsettled=unsettled, initial_delivery_count=0)
+    made.receive(client.port, frame(0, encode_performative(attach)))
+    assert requests.left < 0
+
+
+def test_a_command_to_the_broker_is_no_larger_than_a_frame() -> None:
+    _, client = connected(frame_max=4096)
+    client.sender(None, target=Coordinator())
+    for number in range(2):
+        first = number == 0
+        transfer = Transfer(0, 0 if first else None, b"t" if first else None, settled=False, more=True)
+        client.send(0, transfer, payload=b"x" * 3000)
+    client.detached(0, "amqp:link:message-size-exceeded")

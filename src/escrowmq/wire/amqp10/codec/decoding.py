@@ -37,6 +37,8 @@ MAX_DEPTH: Final = 32
 """The deepest nesting of described values, lists, maps and arrays. Deeper ones are refused."""
 MAX_EMPTY_ITEMS: Final = 64
 """The most items of an array whose items have no octets, such as an array of nulls."""
+MAX_DESCRIBED_ITEMS: Final = 10_000
+"""The most items of an array, times the descriptors that each of them has."""
 
 _U32: Final = struct.Struct(">I")
 _PAIR32: Final = struct.Struct(">II")
@@ -267,6 +269,14 @@ def _array(wide: bool) -> _Reader:
         at += 1
         if count > (stop - at if code >= 0x50 else MAX_EMPTY_ITEMS):
             raise CodecError(f"an array cannot have {count} items in {stop - at} octets")
+        if len(descriptors) * count > MAX_DESCRIBED_ITEMS:
+            raise CodecError(f"an array has {count} items with {len(descriptors)} descriptors")
+        plain = _PLAIN.get(code)
+        if plain is not None and not descriptors:
+            layout, width, make = plain
+            if count * width != stop - at:
+                raise CodecError(f"an array cannot have {count} items in {stop - at} octets")
+            return Array(map(make, struct.unpack_from(f">{count}{layout}", data, at)), code=code), stop
         reader = _READERS[code]
         items = Array(code=code)
         for _ in range(count):
@@ -281,6 +291,19 @@ def _array(wide: bool) -> _Reader:
     return read
 
 
+_PLAIN: Final[dict[int, tuple[str, int, Callable[[int], Value]]]] = {
+    0x50: ("B", 1, UByte),
+    0x51: ("b", 1, Byte),
+    0x52: ("B", 1, UInt),
+    0x53: ("B", 1, ULong),
+    0x54: ("b", 1, Int),
+    0x55: ("b", 1, int),
+    0x60: ("H", 2, UShort),
+    0x61: ("h", 2, Short),
+    0x70: ("I", 4, UInt),
+    0x71: ("i", 4, Int),
+}
+"""Numbers of which arrays are decoded together: their layout, their width, and their type."""
 _READERS: Final[list[_Reader]] = [_unknown] * 256
 """By constructor octet."""
 

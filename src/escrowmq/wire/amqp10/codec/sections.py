@@ -36,6 +36,8 @@ DATA: Final = 0x75
 SEQUENCE: Final = 0x76
 VALUE: Final = 0x77
 FOOTER: Final = 0x78
+MOST_SECTIONS: Final = 5_000
+"""Sections of one message."""
 
 _NAMES: Final = {
     b"amqp:header:list": HEADER,
@@ -243,6 +245,21 @@ def layout(content: bytes, at: int = 0) -> Layout:
         body,
         found.get(FOOTER),
     )
+
+
+def check_sizes(content: bytes, most: int) -> None:
+    """Check that the sections before the body have at most `most` octets, since they are decoded at once, and that
+    there are not too many sections. Nothing is decoded. Raises CodecError.
+    """
+    at = count = 0
+    end = len(content)
+    while at < end:
+        code, _, at = _section(content, at, end)
+        count += 1
+        if code < DATA and at > most:
+            raise CodecError(f"annotations and properties of a message have more than {most} bytes")
+        if count > MOST_SECTIONS:
+            raise CodecError(f"a message has more than {MOST_SECTIONS} sections")
 
 
 def message_annotations(content: bytes) -> dict[Value, Value]:

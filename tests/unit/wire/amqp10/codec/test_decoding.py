@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from escrowmq.wire.amqp10.codec.decoding import MAX_DEPTH, decode, skip
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.errors import CodecError
-from escrowmq.wire.amqp10.codec.types import Value
+from escrowmq.wire.amqp10.codec.types import Byte, Int, UByte, ULong, UShort, Value
 from tests.unit.wire.amqp10.codec.strategies import values
 
 likely = st.lists(
@@ -111,3 +111,31 @@ def test_a_small_input_cannot_take_much_memory() -> None:
 
 def test_the_last_of_equal_keys_is_used() -> None:
     assert decode(bytes.fromhex("c10b04a1016155") + b"\x01\xa1\x01a\x55\x02")[0] == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("code", "width", "items", "kind"),
+    [
+        (0x50, 1, [0, 255], UByte),
+        (0x51, 1, [-1, 1], Byte),
+        (0x53, 1, [0, 255], ULong),
+        (0x55, 1, [-1, 1], int),
+        (0x60, 2, [0, 65535], UShort),
+        (0x71, 4, [-5, 7], Int),
+    ],
+)
+def test_arrays_of_numbers_have_items_of_their_type(code: int, width: int, items: list[int], kind: type) -> None:
+    octets = b"".join(item.to_bytes(width, "big", signed=item < 0) for item in items)
+    data = bytes((0xE0, 2 + len(octets), len(items), code)) + octets
+    found, stop = decode(data)
+    assert (list(found), stop, {type(item) for item in found}) == (items, len(data), {kind})
+    for wrong in (len(items) - 1, len(items) + 1):
+        with pytest.raises(CodecError):
+            decode(data[:2] + bytes((wrong,)) + data[3:])
+
+
+@pytest.mark.rule("FAIR-1")
+def test_an_array_has_few_items_with_many_descriptors() -> None:
+    items = bytes((0x00, 0x53, 0x01)) * 20 + b"\x50" + bytes(1000)
+    with pytest.raises(CodecError, match="descriptors"):
+        decode(b"\xf0" + (len(items) + 4).to_bytes(4, "big") + (1000).to_bytes(4, "big") + items)

@@ -201,3 +201,13 @@ def test_a_name_is_looked_for_in_the_annotations_only(name: str, size: int) -> N
     annotations = encode_section(sections.MESSAGE_ANNOTATIONS, {Symbol("x-opt-a"): "v" * size})
     content = annotations + encode_section(sections.DATA, b"x-cc")
     assert sections.annotates(content, name) == (name == "x-opt-a")
+
+
+def test_the_sizes_of_sections_are_checked_without_decoding_them() -> None:
+    data = b"\x00\x53\x75\xa0\x01x"
+    head = sections.encode_section(sections.APPLICATION_PROPERTIES, {"a": "b"})
+    sections.check_sizes(head + data, len(head))
+    sections.check_sizes(data * sections.MOST_SECTIONS, 0)
+    for content, most in ((head + data, len(head) - 1), (data * (sections.MOST_SECTIONS + 1), 10), (head[:-1], 100)):
+        with pytest.raises(CodecError):
+            sections.check_sizes(content, most)
