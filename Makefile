@@ -81,7 +81,7 @@ $(VENV)/goamqp: $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/
 
 proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
-jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched ## fetch clients in Java (10 MB), which need a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched ## fetch clients in Java (30 MB), which need a JDK, for tests that are skipped otherwise
 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)

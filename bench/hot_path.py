@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -43,6 +44,9 @@ DISTINCT_BLOCKS = 50
 """The number of blocks of distinct messages, which are far more than any cache of the broker holds."""
 BINDINGS = 1000
 KEYS = 10_000
+
+
+T = TypeVar("T")
 
 
 class Host:
@@ -98,6 +102,9 @@ class Host:
     def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """Raise the error that the client would get, because no load here causes one on purpose."""
         raise RuntimeError(f"{code} {text}")
+
+    def common(self, kind: type[T]) -> T:
+        return kind()
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """No password changes here."""

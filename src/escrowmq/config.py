@@ -442,6 +442,44 @@ class SecuritySection(Section):
     default_vhost: str = Field(default="/", min_length=1, description="The virtual host to create at the first start.")
 
 
+class RocketmqSection(Section):
+    """The addresses and settings for clients of RocketMQ, both classic ones and those of gRPC."""
+
+    enabled: bool = Field(default=False, description="Whether clients of RocketMQ are served.")
+    name_server_address: Listen = Field(
+        default=Address("127.0.0.1", 9876), description="The address of the name server, for classic clients."
+    )
+    broker_address: Listen = Field(
+        default=Address("127.0.0.1", 10_911), description="The address of the broker, for classic clients."
+    )
+    grpc_address: Listen = Field(default=Address("127.0.0.1", 8081), description="The address for gRPC clients.")
+    advertised_host: str = Field(
+        default="",
+        max_length=255,
+        description="The host that classic clients are told to connect to. By default, it is the address at which they "
+        "have reached the name server.",
+    )
+    vhost: str = Field(default="/", min_length=1, description="The virtual host of all clients of RocketMQ.")
+    anonymous_user: str = Field(
+        default="guest",
+        description="The user of clients without an access key; empty refuses such clients. For the user `guest`, "
+        "`security.guest_loopback_only` counts.",
+    )
+    auto_create_topics: bool = Field(
+        default=True,
+        description="Whether a classic client that sends to a missing topic creates it, if its user may declare it.",
+    )
+    partitions: int = Field(
+        default=8, ge=1, le=1024, description="The number of queues of topics that are created automatically."
+    )
+    cluster: str = Field(
+        default="DefaultCluster", min_length=1, max_length=127, description="The name of the cluster for tools."
+    )
+    broker_name: str = Field(
+        default="escrowmq", min_length=1, max_length=127, description="The name of the broker for clients."
+    )
+
+
 class CompatibilitySection(Section):
     """Concessions to clients that were written for another broker."""
 
@@ -478,6 +516,7 @@ class Config(Section):
     disk: DiskSection = DiskSection()
     journal: JournalSection = JournalSection()
     security: SecuritySection = SecuritySection()
+    rocketmq: RocketmqSection = RocketmqSection()
     compatibility: CompatibilitySection = CompatibilitySection()
     log: LogSection = LogSection()
 

@@ -53,6 +53,7 @@ class Options:
 
 
 E = TypeVar("E", bound=Endpoint)
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -107,6 +108,7 @@ class SimServer:
         self._relocation: Relocation | None = None
         self._relocated_to = 0
         self._in_vain: set[int] = set()
+        self._common: dict[type, Any] = {}
         self.journal = Journal.open(
             storage,
             segment_bytes=self.options.segment_bytes,
@@ -176,6 +178,12 @@ class SimServer:
 
     def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """Do nothing: there is no log here."""
+
+    def common(self, kind: type[T]) -> T:
+        found = self._common.get(kind)
+        if found is None:
+            found = self._common[kind] = kind()
+        return found
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """Do nothing: there are no passwords here."""

@@ -50,12 +50,14 @@ class Scenarios:
                 text=True,
             )
 
-    def run(self, name: str, broker: BrokerProcess) -> None:
-        """Run one scenario. Raises AssertionError with its stack trace if it fails."""
+    def run(self, name: str, broker: BrokerProcess, port: int | None = None) -> None:
+        """Run one scenario on the broker's port, or on another one. Raises AssertionError with its stack trace if it
+        fails.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         before = self._errors.stat().st_size
-        self._process.stdin.write(f"{name} {broker.port}\n")
+        self._process.stdin.write(f"{name} {broker.port if port is None else port}\n")
         self._process.stdin.flush()
         result = self._process.stdout.readline()
         assert result == f"{name} ok\n", f"{result}{self._errors.read_bytes()[before:].decode()}"

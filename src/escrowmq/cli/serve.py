@@ -22,9 +22,12 @@ class InvalidConfiguration(click.ClickException):
     help="The data directory, which contains the journal.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
+@click.option("--rocketmq", is_flag=True, help="Serve clients of RocketMQ too, on the ports of `rocketmq` settings.")
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="A TOML file with settings.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log messages of this level and above to stderr.")
-def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None) -> None:
+def serve(
+    data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None, *, rocketmq: bool
+) -> None:
     """Run the broker in the foreground.
 
     Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. On SIGTERM or
@@ -42,6 +45,7 @@ def serve(data_dir: Path | None, listen: str | None, file: Path | None, log_leve
         "data_dir": data_dir.absolute() if data_dir else None,
         "listen.address": listen,
         "log.level": log_level,
+        "rocketmq.enabled": rocketmq or None,
     }
     try:
         config = load(file, {key: value for key, value in options.items() if value is not None})

@@ -12,7 +12,7 @@ from escrowmq.server.fatal import die
 from escrowmq.server.listener import peer_of
 from escrowmq.server.websocket import START, WebSocket
 from escrowmq.wire.endpoint import Endpoint, Peer
-from escrowmq.wire.sniff import HEADER_SIZE, hopeless, refusal, sniff
+from escrowmq.wire.sniff import AMQP_FAMILY, HEADER_SIZE, Family
 
 if TYPE_CHECKING:
     from escrowmq.server.runtime import Runtime
@@ -53,8 +53,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     All connections are read into the same buffer, since the event loop reads one after the other.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, family: Family | None = None) -> None:
+        """`family` has the protocols of the port: AMQP by default."""
         self._runtime = runtime
+        self._family = family or AMQP_FAMILY
         self._turns = runtime.turns
         self._transport: asyncio.Transport
         self._start = b""
@@ -362,13 +364,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     # -- inside
 
     def _choose(self, start: bytes) -> Endpoint | None:
-        if len(start) < HEADER_SIZE and (not hopeless(start) or START.startswith(start)):
+        family = self._family
+        if len(start) < HEADER_SIZE and (not family.hopeless(start) or (family.websocket and START.startswith(start))):
             return None
-        opener = sniff(start[:HEADER_SIZE])
+        opener = family.sniff(start[:HEADER_SIZE])
         if opener is None:
             what = "TLS, but this port has none" if start.startswith(b"\x16\x03") else "an unknown protocol"
             _log.warning("connection from %s refused: it speaks %s", self.peer, what)
-            answer = refusal(start)
+            answer = family.refusal(start)
             self._transport.write(answer if self._websocket is None else self._websocket.wrap([answer]))
             self.close()
             return None
@@ -381,7 +384,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Return the bytes for the endpoint: `data` itself, or the contents of frames if this is a WebSocket."""
         websocket = self._websocket
         if websocket is None:
-            if not (self._start + data).startswith(START):
+            if not self._family.websocket or not (self._start + data).startswith(START):
                 return data
             websocket = self._websocket = WebSocket(self._runtime.websocket_origins, tls=self.peer.tls)
             data, self._start = self._start + data, b""

@@ -1,4 +1,5 @@
-"""TLS listeners. A connection is counted and timed from its acceptance on, before its TLS handshake (SEC-4).
+"""TLS listeners, which may also accept clients without TLS on the same port. A connection is counted and timed from its
+acceptance on, before its TLS handshake (SEC-4).
 
 `asyncio.Server` tells of a connection only when its handshake is complete, so a flood of sockets that never finish
 theirs would be under no bound.
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS: Final = 1.0
 """The time without further accepts after the system has run out of descriptors or memory for them."""
+HANDSHAKE: Final = b"\x16"
+"""The first octet of a TLS handshake. No protocol of ours begins with it."""
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = logging.getLogger("escrowmq.connection")
@@ -35,13 +38,17 @@ class Handshake(asyncio.Transport):
         connection: ClientConnection,
         context: ssl.SSLContext,
         login: float,
+        *,
+        plain: bool,
     ) -> None:
-        """Begin the handshake on a socket that was accepted from `address`. It may take `login` seconds."""
+        """Begin the handshake on a socket that was accepted from `address`. It may take `login` seconds. With `plain`,
+        there is none if the client begins with anything else.
+        """
         super().__init__({"socket": sock, "peername": address})
         loop = asyncio.get_running_loop()
         self._closing = False
         self._task: asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]] | None = loop.create_task(
-            loop.connect_accepted_socket(lambda: connection, sock, ssl=context, ssl_handshake_timeout=login)
+            _begin(connection, sock, context, login, plain=plain)
         )
         self._task.add_done_callback(partial(self._done, connection, sock))
         connection.accepted(self)
@@ -82,16 +89,50 @@ class Handshake(asyncio.Transport):
         return 0
 
 
+async def _begin(
+    connection: ClientConnection, sock: socket.socket, context: ssl.SSLContext, login: float, *, plain: bool
+) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+    """Make the transport of a connection, by a TLS handshake if the client begins one."""
+    loop = asyncio.get_running_loop()
+    if plain and await _first_octet(sock) != HANDSHAKE:
+        return await loop.connect_accepted_socket(lambda: connection, sock)
+    return await loop.connect_accepted_socket(lambda: connection, sock, ssl=context, ssl_handshake_timeout=login)
+
+
+async def _first_octet(sock: socket.socket) -> bytes:
+    """Wait for the first octet of a client, and leave it in the socket; empty if the client has disconnected."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+
+    def ready() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(sock, ready)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(sock)
+    return sock.recv(1, socket.MSG_PEEK)
+
+
 class TlsListener:
     """Accepts connections on a listening socket, and begins a TLS handshake with each."""
 
     def __init__(
-        self, sock: socket.socket, factory: Callable[[], ClientConnection], context: ssl.SSLContext, login: float
+        self,
+        sock: socket.socket,
+        factory: Callable[[], ClientConnection],
+        context: ssl.SSLContext,
+        login: float,
+        *,
+        plain: bool = False,
     ) -> None:
         self._sock = sock
         self._factory = factory
         self._context = context
         self._login = login
+        self._plain = plain
         self._task = asyncio.get_running_loop().create_task(self._accept())
 
     def close(self) -> None:
@@ -104,7 +145,7 @@ class TlsListener:
         while True:
             try:
                 sock, address = await loop.sock_accept(self._sock)
-                Handshake(sock, address, self._factory(), self._context, self._login)
+                Handshake(sock, address, self._factory(), self._context, self._login, plain=self._plain)
             except OSError as error:
                 # Any other error is that of one connection, which has ended before it was accepted.
                 if error.errno in _SHORTAGES:

@@ -9,9 +9,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.config import ListenSection
+from escrowmq.config import ListenSection, RocketmqSection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.tls import certificate_user
 from escrowmq.wire.endpoint import Peer
@@ -45,6 +45,24 @@ def bind_all(section: ListenSection) -> list[Bound]:
         except OSError:
             bound[0].close()
             raise
+    return bound
+
+
+ROCKETMQ_SCHEMES: Final = ("rocketmq", "rocketmq+broker", "rocketmq+grpc")
+"""The schemes of the name server, the broker and the endpoint for gRPC, in URLs of listeners."""
+
+
+def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
+    """Bind the addresses for clients of RocketMQ. Raises OSError as `bind` does."""
+    bound: list[Bound] = []
+    try:
+        addresses = (section.name_server_address, section.broker_address, section.grpc_address)
+        for scheme, address in zip(ROCKETMQ_SCHEMES, addresses, strict=True):
+            bound.append(Bound(scheme, address.host, bind(*address)))
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
     return bound
 
 
@@ -106,8 +124,10 @@ async def listen(
     backlog: int,
     context: ssl.SSLContext | None,
     login: float,
+    plain: bool = False,
 ) -> list[asyncio.Server | TlsListener]:
-    """Accept connections. With a context, a TLS handshake comes first and may take `login` seconds.
+    """Accept connections. With a context, a TLS handshake comes first and may take `login` seconds. With `plain`,
+    clients without TLS are accepted as well.
 
     Raises OSError if another process has begun to listen on the address.
     """
@@ -119,7 +139,7 @@ async def listen(
                 listeners.append(await loop.create_server(factory, sock=sock, backlog=backlog))
             else:
                 sock.listen(backlog)
-                listeners.append(TlsListener(sock, factory, context, login))
+                listeners.append(TlsListener(sock, factory, context, login, plain=plain))
     except OSError as error:
         raise _refusal(error, bound.url) from error
     return listeners
@@ -130,7 +150,9 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     name = transport.get_extra_info("peername") or ("?", 0)
     tls = transport.get_extra_info("ssl_object") is not None
     user = certificate_user(transport.get_extra_info("peercert")) if tls else None
-    return Peer(str(name[0]), int(name[1]), is_loopback(str(name[0])), tls, user)
+    local = transport.get_extra_info("sockname")
+    local_host = str(local[0]) if isinstance(local, tuple) and local else ""
+    return Peer(str(name[0]), int(name[1]), is_loopback(str(name[0])), tls, user, local_host)
 
 
 def is_loopback(host: str) -> bool:

@@ -18,7 +18,7 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server import logs
-from escrowmq.server.listener import Bound, bind_all
+from escrowmq.server.listener import Bound, bind_all, bind_rocketmq
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import advice, half_options, make_private, recover
@@ -39,9 +39,12 @@ def run(config: Config) -> None:
     logs.configure(config.log.level, config.log.format)
     return_large_blocks()
     config = config.model_copy(update={"limits": fitting(config.limits, allow_descriptors)})
-    context = server_context(config.tls) if config.listen.tls_address else None
+    dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
+    context = server_context(config.tls) if config.listen.tls_address or dual else None
     bound = bind_all(config.listen)
     try:
+        if config.rocketmq.enabled:
+            bound += bind_rocketmq(config.rocketmq)
         _run(config, bound, context)
     finally:
         for each in bound:
@@ -95,7 +98,7 @@ async def _serve(
     bound: Sequence[Bound],
     context: ssl.SSLContext | None,
 ) -> None:
-    await Server(config, storage, journal, broker).serve(bound, context)
+    await Server(config, storage, journal, broker, bound).serve(context)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

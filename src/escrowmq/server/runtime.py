@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import Any, TypeVar
 
 from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
 from escrowmq.core.access.permissions import DefaultLimits
@@ -25,15 +26,20 @@ from escrowmq.server.resources import Alarms, give_back_memory, memory_bytes
 from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
+from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.keys import HASHES
 from escrowmq.wire.scram.server import Challenge
 
+T = TypeVar("T")
+
 _log = logging.getLogger("escrowmq.connection")
 
 
-def endpoint_limits(limits: LimitsSection, rabbitmq_version: str = "") -> EndpointLimits:
-    """Return the configured limits in the units of endpoints. `rabbitmq_version` is a setting of its own."""
+def endpoint_limits(
+    limits: LimitsSection, rabbitmq_version: str = "", rocketmq: RocketmqOptions | None = None
+) -> EndpointLimits:
+    """Return the configured limits in the units of endpoints. The others are settings of their own."""
     return EndpointLimits(
         channels=limits.channels_per_connection,
         frame_max=limits.frame_max,
@@ -47,6 +53,7 @@ def endpoint_limits(limits: LimitsSection, rabbitmq_version: str = "") -> Endpoi
         transactions=limits.transactions_per_connection,
         auto_create=limits.auto_create_nodes,
         rabbitmq_version=rabbitmq_version,
+        rocketmq=rocketmq or RocketmqOptions(),
         transaction=Limits(
             limits.transaction_operations,
             limits.transaction_bytes or CONTENT_BYTES,
@@ -98,6 +105,7 @@ class Runtime:
         grace_seconds: float = 30.0,
         rabbitmq_version: str = "",
         websocket_origins: Collection[str] = (),
+        rocketmq: RocketmqOptions | None = None,
     ) -> None:
         """`grace_seconds` is `memory.grace_seconds`; `rabbitmq_version` is `compatibility.rabbitmq_version`;
         `websocket_origins` is `security.websocket_origins`.
@@ -110,7 +118,7 @@ class Runtime:
         self.broker.access.defaults = default_limits(limits)
         self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
         self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())
-        self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version)
+        self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version, rocketmq)
         self._mechanisms = mechanisms
         self.alarms = alarms
         self.large_buffer = memoryview(bytearray(LARGE_READ))
@@ -134,6 +142,7 @@ class Runtime:
         self._pressure = Pressure(turns, self.intake, alarms)
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
+        self._common: dict[type, Any] = {}
         self.broker.engine.unavailable.changed = log_availability
         for queue, reason in self.broker.engine.unavailable.reasons.items():  # found at the start
             log_availability(queue, reason)
@@ -195,6 +204,13 @@ class Runtime:
         """See `Host.failed`."""
         who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"
         self._faults.note(self.broker.engine.now, who, code, text)
+
+    def common(self, kind: type[T]) -> T:
+        """See `Host.common`."""
+        found = self._common.get(kind)
+        if found is None:
+            found = self._common[kind] = kind()
+        return found
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""

@@ -11,6 +11,7 @@ import ssl
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from escrowmq.admin.service import AdminService
@@ -24,7 +25,7 @@ from escrowmq.server import listener
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
-from escrowmq.server.listener import Bound
+from escrowmq.server.listener import ROCKETMQ_SCHEMES, Bound, port_of
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
@@ -33,6 +34,8 @@ from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.start import first_start
 from escrowmq.server.turn import Turns
+from escrowmq.wire.rocketmq.options import RocketmqOptions
+from escrowmq.wire.sniff import AMQP_FAMILY, ROCKETMQ_FAMILY
 
 LEAVE_SECONDS: Final = 3.0
 """The time that clients have to close their connections when the broker stops."""
@@ -48,9 +51,13 @@ _log = logging.getLogger("escrowmq.server")
 class Server:
     """A broker with its listeners. It is created and used on the event loop."""
 
-    def __init__(self, config: Config, storage: FileStorage, journal: Journal, broker: Broker) -> None:
+    def __init__(
+        self, config: Config, storage: FileStorage, journal: Journal, broker: Broker, bound: Sequence[Bound]
+    ) -> None:
+        """`bound` are the addresses to listen on."""
         loop = asyncio.get_running_loop()
         self._config = config
+        self._bound = bound
         self._journal = journal
         self._password_threads = ThreadPoolExecutor(2, thread_name_prefix="password")
         self._passwords = Passwords(config.security.mechanisms, config.security.scram_iterations)
@@ -78,6 +85,7 @@ class Server:
             config.memory.grace_seconds,
             config.compatibility.rabbitmq_version,
             config.security.websocket_origins,
+            rocketmq_options(config, bound),
         )
         self._maintenance = Maintenance(
             loop,
@@ -100,7 +108,7 @@ class Server:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def serve(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
+    async def serve(self, context: ssl.SSLContext | None) -> None:
         """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used."""
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
@@ -108,7 +116,7 @@ class Server:
         await self._turns.synced()
         try:
             await self._open_admin()
-            await self._listen(bound, context)
+            await self._listen(context)
         except OSError:
             await self._finish()
             raise
@@ -116,7 +124,7 @@ class Server:
         self._turns.begin()
         self._runtime.ticker.start()
         _tune_collector()
-        for each in bound:
+        for each in self._bound:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
         await self._stop.wait()
@@ -124,14 +132,17 @@ class Server:
 
     # -- starting
 
-    async def _listen(self, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
-        for each in bound:
+    async def _listen(self, context: ssl.SSLContext | None) -> None:
+        for each in self._bound:
+            rocketmq = each.scheme in ROCKETMQ_SCHEMES
+            family = ROCKETMQ_FAMILY if rocketmq else AMQP_FAMILY
             self._listeners += await listener.listen(
                 each,
-                lambda: ClientConnection(self._runtime),
+                partial(ClientConnection, self._runtime, family),
                 backlog=self._config.listen.backlog,
-                context=context if each.scheme == "amqps" else None,
+                context=context if rocketmq or each.scheme == "amqps" else None,
                 login=self._config.limits.unauthenticated_seconds,
+                plain=rocketmq,
             )
             self._process.listeners.append(each.url)
             _log.info("listening on %s", each.url)
@@ -184,6 +195,23 @@ class Server:
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)
         _log.info("stopped")
+
+
+def rocketmq_options(config: Config, bound: Sequence[Bound]) -> RocketmqOptions:
+    """Return the settings for RocketMQ. The broker's port is the one that is bound."""
+    section = config.rocketmq
+    ports = [port_of(each.sockets[0]) for each in bound if each.scheme == ROCKETMQ_SCHEMES[1]]
+    return RocketmqOptions(
+        vhost=section.vhost,
+        anonymous_user=section.anonymous_user,
+        guest_loopback_only=config.security.guest_loopback_only,
+        auto_create=section.auto_create_topics,
+        partitions=section.partitions,
+        cluster=section.cluster,
+        broker_name=section.broker_name,
+        advertised_host=section.advertised_host,
+        broker_port=ports[0] if ports else section.broker_address.port,
+    )
 
 
 async def _first_of(*events: asyncio.Event) -> None:

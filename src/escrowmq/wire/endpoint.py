@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
@@ -13,12 +13,15 @@ from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.server import Challenge
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """The other end of a connection.
 
     `certificate_user` is the name in a verified TLS client certificate (SASL EXTERNAL), or None without one.
+    `local_host` is the broker's own numeric address on this connection.
     """
 
     host: str
@@ -26,6 +29,7 @@ class Peer:
     loopback: bool = False
     tls: bool = False
     certificate_user: str | None = None
+    local_host: str = ""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -126,6 +130,10 @@ class Host(Protocol):
         """Log that a link, a channel or the connection was closed for a fault of the peer, or at a limit. `code` is the
         protocol's number or name of the error.
         """
+        ...
+
+    def common(self, kind: type[T]) -> T:
+        """Return the one object of the class `kind` that all endpoints share. It is made when it is first asked for."""
         ...
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:

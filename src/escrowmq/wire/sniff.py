@@ -1,15 +1,18 @@
-"""Detection of a client's protocol: all protocols share one port, and the first eight bytes identify the protocol."""
+"""Detection of a client's protocol by its first eight bytes. All versions of AMQP share a port, and both protocols of
+RocketMQ share each of its ports.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
 from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
+from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
 
 HEADER_SIZE: Final = 8
 
@@ -22,7 +25,6 @@ PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType(
         b"AMQP\x00\x01\x00\x00": Amqp10,
         b"AMQP\x02\x01\x00\x00": Amqp10,  # a request for TLS within the connection, which is answered with an offer
         b"AMQP\x03\x01\x00\x00": Amqp10,
-        b"PRI * HT": GrpcEndpoint,  # the preface of HTTP/2
     }
 )
 
@@ -48,3 +50,38 @@ def refusal(start: bytes) -> bytes:
     """
     is_family_10 = start.startswith((b"AMQP\x00\x01", b"AMQP\x02\x01", b"AMQP\x03\x01"))
     return _REFUSAL_10 if is_family_10 else REFUSAL
+
+
+ROCKETMQ: Final[Mapping[bytes, Opener]] = MappingProxyType({b"PRI * HT": GrpcEndpoint})  # the preface of HTTP/2
+"""Protocols of RocketMQ by their first eight bytes. Everything else on its ports is a frame of classic remoting."""
+LARGEST_FIRST_OCTET: Final = 1
+"""A frame of classic remoting begins with its length, which is at most 16 MiB."""
+
+
+def sniff_rocketmq(header: bytes) -> Opener | None:
+    """Return the protocol of a connection to a port for RocketMQ; None for an unknown header."""
+    return ROCKETMQ.get(header) or (RemotingConnection if header[0] <= LARGEST_FIRST_OCTET else None)
+
+
+def hopeless_rocketmq(start: bytes) -> bool:
+    """Return whether the bytes received so far can no longer become a known header of RocketMQ."""
+    return start[0] > LARGEST_FIRST_OCTET and not any(header.startswith(start[:HEADER_SIZE]) for header in ROCKETMQ)
+
+
+def no_refusal(start: bytes) -> bytes:
+    """Return nothing: neither protocol of RocketMQ has an answer to an unknown protocol."""
+    del start
+    return b""
+
+
+class Family(NamedTuple):
+    """The protocols of one port."""
+
+    sniff: Callable[[bytes], Opener | None]
+    hopeless: Callable[[bytes], bool]
+    refusal: Callable[[bytes], bytes]
+    websocket: bool
+
+
+AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True)
+ROCKETMQ_FAMILY: Final = Family(sniff_rocketmq, hopeless_rocketmq, no_refusal, websocket=False)

@@ -35,7 +35,9 @@ def _fakes(fake_protocol: None) -> None:
 class Port:
     """A TLS listener that lets connections into a runtime, and clients that trust its certificate."""
 
-    def __init__(self, scene: Scene, folder: Path) -> None:
+    def __init__(self, scene: Scene, folder: Path, *, plain: bool = False) -> None:
+        """`plain` accepts clients without TLS, too."""
+        self._plain = plain
         authority = Authority(folder)
         certificate, key = authority.issue("localhost")
         self.scene = scene
@@ -50,7 +52,12 @@ class Port:
     async def open(self) -> AsyncIterator[None]:
         runtime = self.scene.runtime
         (listener,) = await listen(
-            self._bound, lambda: ClientConnection(runtime), backlog=9, context=self._server_side, login=1
+            self._bound,
+            lambda: ClientConnection(runtime),
+            backlog=9,
+            context=self._server_side,
+            login=1,
+            plain=self._plain,
         )
         assert isinstance(listener, TlsListener)
         yield
@@ -209,3 +216,32 @@ def test_nothing_is_left_of_handshakes_that_failed_without_the_collector(
         _on_loop(test)
     finally:
         gc.enable()
+
+
+def test_a_port_can_accept_clients_with_and_without_tls(tmp_path: Path) -> None:
+    async def test() -> None:
+        scene = Scene()
+        port = Port(scene, tmp_path, plain=True)
+        async with port.open():
+            secure = await port.log_in()
+            assert secure.peer.tls
+            client = port.knock(HEADER)
+            await until(lambda: len([c for c in scene.runtime.connections if c.endpoint is not None]) == 2)
+            (plain,) = (c for c in scene.runtime.connections if not c.peer.tls)
+            assert plain.peer.local_host == "127.0.0.1"
+            client.close()
+
+    _on_loop(test)
+
+
+@pytest.mark.rule("SEC-4")
+def test_a_client_that_says_nothing_is_under_the_bounds_on_such_a_port(tmp_path: Path) -> None:
+    async def test() -> None:
+        scene = Scene(unauthenticated_connections=1)
+        port = Port(scene, tmp_path, plain=True)
+        async with port.open():
+            first, second = port.knock(), port.knock()
+            await _closed(first)
+            second.close()
+
+    _on_loop(test)

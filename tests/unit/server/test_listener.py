@@ -13,11 +13,21 @@ from typing import cast
 import pytest
 import uvloop
 
-from escrowmq.config import ListenSection
+from escrowmq.config import ListenSection, RocketmqSection
 from escrowmq.core.topology.directory import Directory
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
-from escrowmq.server.listener import Bound, bind, bind_all, is_loopback, listen, port_of, shown
+from escrowmq.server.listener import (
+    ROCKETMQ_SCHEMES,
+    Bound,
+    bind,
+    bind_all,
+    bind_rocketmq,
+    is_loopback,
+    listen,
+    port_of,
+    shown,
+)
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.endpoint import Verdict
@@ -80,6 +90,17 @@ def test_the_tls_address_is_bound_second_and_its_refusal_leaves_nothing_open() -
     bad = ListenSection.model_validate({"address": "127.0.0.1:0", "tls_address": "no-such-host.invalid:1"})
     with pytest.raises(OSError, match=r"no-such-host\.invalid:1: .*choose an address of this machine"):
         bind_all(bad)
+
+
+def test_rocketmq_has_three_addresses_and_a_refusal_leaves_nothing_open() -> None:
+    free = dict.fromkeys(("name_server_address", "broker_address", "grpc_address"), "127.0.0.1:0")
+    bound = bind_rocketmq(RocketmqSection.model_validate(free))
+    assert tuple(each.scheme for each in bound) == ROCKETMQ_SCHEMES
+    for each in bound:
+        each.close()
+    bad = RocketmqSection.model_validate({**free, "grpc_address": "no-such-host.invalid:1"})
+    with pytest.raises(OSError, match=r"no-such-host\.invalid:1: "):
+        bind_rocketmq(bad)
 
 
 def test_a_host_that_is_none_is_named() -> None:

@@ -17,6 +17,7 @@ from escrowmq.server.connection import Pause
 from escrowmq.server.faults import AT_ONCE
 from escrowmq.server.runtime import endpoint_limits, terminus_limits
 from escrowmq.wire.endpoint import Verdict
+from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
 from tests.unit.server.benches import on_loop, until
 from tests.unit.server.scenes import Scene
@@ -47,8 +48,17 @@ def test_limits_are_handed_on_in_the_units_of_endpoints() -> None:
     transaction = limits.transaction
     assert (transaction.operations, transaction.bytes, transaction.age) == (3, 4, 1500)
     assert (limits.rabbitmq_version, endpoint_limits(LimitsSection(), "4.2.0").rabbitmq_version) == ("", "4.2.0")
+    assert endpoint_limits(LimitsSection(), "", RocketmqOptions(cluster="c")).rocketmq.cluster == "c"
     boundless = endpoint_limits(LimitsSection(transaction_bytes=0)).transaction
     assert boundless.bytes < fmt.MAX_RECORD == RECORD_BYTES, "a transaction is one record, whatever is configured"
+
+
+@on_loop
+async def test_all_endpoints_share_one_object_of_a_class() -> None:
+    scene = Scene()
+    assert scene.runtime.common(list) is scene.runtime.common(list)
+    assert scene.runtime.common(dict) == {}
+    await scene.bench.close()
 
 
 def test_limits_of_link_termini_are_handed_on() -> None:

@@ -6,7 +6,20 @@ import pytest
 
 from escrowmq.wire.amqp091.connection import Connection
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
-from escrowmq.wire.sniff import HEADER_SIZE, PROTOCOLS, REFUSAL, hopeless, refusal, sniff
+from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
+from escrowmq.wire.sniff import (
+    AMQP_FAMILY,
+    HEADER_SIZE,
+    PROTOCOLS,
+    REFUSAL,
+    ROCKETMQ_FAMILY,
+    hopeless,
+    hopeless_rocketmq,
+    no_refusal,
+    refusal,
+    sniff,
+    sniff_rocketmq,
+)
 
 
 def test_amqp_0_9_1_is_known() -> None:
@@ -49,3 +62,21 @@ def test_the_refusal_is_a_supported_header() -> None:
 )
 def test_an_unknown_header_is_answered_by_its_family(start: bytes, answer: bytes) -> None:
     assert refusal(start) == answer
+
+
+@pytest.mark.parametrize("header", [b"\x00\x00\x00\x80\x00\x00\x00\x70", b"\x01\x00\x00\x00\x01\x00\x00\x10"])
+def test_a_frame_of_classic_remoting_is_known_on_ports_of_rocketmq(header: bytes) -> None:
+    assert sniff_rocketmq(header) is RemotingConnection
+    assert not hopeless_rocketmq(header[:1])
+
+
+@pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x01", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
+def test_other_headers_are_not_known_on_ports_of_rocketmq(header: bytes) -> None:
+    assert sniff_rocketmq(header) is None
+    assert hopeless_rocketmq(header[:1])
+    assert no_refusal(header) == b""
+
+
+def test_ports_of_amqp_know_no_protocol_of_rocketmq() -> None:
+    assert AMQP_FAMILY.sniff(b"\x00\x00\x00\x80\x00\x00\x00\x70") is None
+    assert ROCKETMQ_FAMILY.sniff(b"AMQP\x00\x00\x09\x01") is None

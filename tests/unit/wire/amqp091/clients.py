@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import codes, spec
@@ -19,6 +19,9 @@ from tests.harness.contents import body_of
 from tests.harness.server import Options, SimServer
 
 PERSISTENT = Properties(delivery_mode=2).encode()
+
+
+T = TypeVar("T")
 
 
 class Server(SimServer):
@@ -54,6 +57,9 @@ class Server(SimServer):
 
     def failed(self, endpoint: object, code: int | str, text: str) -> None:
         self.faults.append((code, text))
+
+    def common(self, kind: type[T]) -> T:
+        return kind()
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         self.secrets.append((self.users[endpoint], secret))

@@ -13,14 +13,14 @@ from escrowmq.wire.rocketmq.grpc.status import GrpcStatus
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Resource
 from escrowmq.wire.rocketmq.proto.service_pb2 import HeartbeatRequest, QueryRouteRequest, SendMessageRequest
-from escrowmq.wire.sniff import sniff
+from escrowmq.wire.sniff import sniff_rocketmq
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message, server
 
 BEAT = HeartbeatRequest()
 
 
 def test_the_preface_of_http2_leads_here() -> None:
-    assert sniff(b"PRI * HT") is GrpcEndpoint
+    assert sniff_rocketmq(b"PRI * HT") is GrpcEndpoint
 
 
 def test_a_call_is_answered() -> None:

@@ -1,0 +1,100 @@
+"""The consumers of all classic clients, by consumer group. All connections share the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Notified(Protocol):
+    """A connection whose client is told about changes of its groups."""
+
+    def consumers_changed(self, group: str) -> None:
+        """The consumers of `group` are others now, so that the client divides the queues anew."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSubscription:
+    """What a consumer wants of a topic: an expression of a kind, TAG or SQL92."""
+
+    kind: str = ""
+    expression: str = "*"
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A consumer in a group. `seen_ms` is the time of its last heartbeat."""
+
+    connection: Notified
+    client_id: str
+    consume_type: str = ""
+    message_model: str = ""
+    consume_from: str = ""
+    language: str = ""
+    version: int = 0
+    seen_ms: int = 0
+    subscriptions: Mapping[str, TopicSubscription] = field(default_factory=dict)
+
+
+class ConsumerRegistry:
+    """The members of each group, by client id."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, GroupMember]] = {}
+        self._of_connection: dict[Notified, dict[str, str]] = {}
+
+    def join(self, group: str, member: GroupMember) -> None:
+        """Add a member to a group, or bring it up to date. Tell all members, the new one too, if there is a change."""
+        members = self._groups.setdefault(group, {})
+        known = members.get(member.client_id)
+        if known is not None and known.connection is not member.connection:
+            self._forget(known.connection, group)
+            known = None
+        members[member.client_id] = member
+        self._of_connection.setdefault(member.connection, {})[group] = member.client_id
+        if known is None or known.subscriptions.keys() != member.subscriptions.keys():
+            self._tell(group)
+
+    def leave(self, connection: Notified, group: str) -> None:
+        """Remove the member that a connection has in a group, and tell the others."""
+        client_id = self._forget(connection, group)
+        members = self._groups.get(group)
+        if client_id is None or members is None:
+            return
+        members.pop(client_id, None)
+        if not members:
+            del self._groups[group]
+        self._tell(group)
+
+    def leave_all(self, connection: Notified) -> None:
+        """Remove a connection from all groups."""
+        for group in list(self._of_connection.get(connection, ())):
+            self.leave(connection, group)
+
+    def groups_of(self, connection: Notified) -> Mapping[str, str]:
+        """Return the client id of a connection in each of its groups."""
+        return self._of_connection.get(connection, {})
+
+    def members(self, group: str) -> Mapping[str, GroupMember]:
+        """Return the members of a group by client id."""
+        return self._groups.get(group, {})
+
+    def member(self, connection: Notified, group: str) -> GroupMember | None:
+        """Return the member that a connection has in a group."""
+        client_id = self.groups_of(connection).get(group)
+        return None if client_id is None else self._groups[group].get(client_id)
+
+    def _forget(self, connection: Notified, group: str) -> str | None:
+        groups = self._of_connection.get(connection)
+        if groups is None:
+            return None
+        found = groups.pop(group, None)
+        if not groups:
+            del self._of_connection[connection]
+        return found
+
+    def _tell(self, group: str) -> None:
+        for member in self.members(group).values():
+            member.connection.consumers_changed(group)

@@ -1,0 +1,259 @@
+"""Pulls: messages of one queue from an offset on, at once or when there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.budget import EXAMINED
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.rocketmq import ids
+from escrowmq.wire.rocketmq.filters import FilterError, Wanted, wanted
+from escrowmq.wire.rocketmq.remoting.clients import TopicSubscription
+from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.errors import RESULTS, RequestFault
+from escrowmq.wire.rocketmq.remoting.fields import number, text
+from escrowmq.wire.rocketmq.remoting.frames import Command
+from escrowmq.wire.rocketmq.remoting.messages import StoredAt, content_for, encode_stored
+from escrowmq.wire.rocketmq.remoting.reply import HandlerReply
+
+if TYPE_CHECKING:
+    from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.stream import StreamQueue
+    from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
+
+COMMIT_OFFSET: Final = 1
+SUSPEND: Final = 2
+SUBSCRIPTION: Final = 4
+
+MOST: Final = 1024
+"""Messages in one response, and messages that one pull reads at a time for its filter."""
+MOST_BYTES: Final = 256 << 10
+"""The size of a response, beyond its first message."""
+MOST_EXAMINED: Final = 4096
+LONGEST_WAIT_MS: Final = 60_000
+
+
+class Pull:
+    """One pull. While it waits, it is a watcher of the stream and of the connection's room for output."""
+
+    __slots__ = (
+        "_connection",
+        "_deadline",
+        "_most",
+        "_passes",
+        "_request",
+        "_stream",
+        "position",
+        "queue",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        connection: RemotingConnection,
+        request: Command,
+        topic: str,
+        queue: int,
+        stream: StreamQueue,
+        passes: Wanted | None,
+    ) -> None:
+        self._connection: RemotingConnection | None = connection
+        self._request = request
+        self._stream = stream
+        self._passes = passes
+        self._most = min(max(number(request.fields, "maxMsgNums", 32), 1), MOST)
+        self._deadline: Deadline | None = None
+        self.topic = topic
+        self.queue = queue
+        self.position = number(request.fields, "queueOffset") + 1
+
+    def answer_now(self) -> Command | None:
+        """Return the response, or None if there is no message yet."""
+        stream = self._stream
+        if self.position < stream.begin or self.position > stream.end:
+            moved = stream.begin if self.position < stream.begin else stream.end
+            return self._response(ResultCode.PULL_OFFSET_MOVED, moved)
+        if self.position == stream.end:
+            return None
+        found, after = self._read()
+        if not found:
+            self.position = after
+            return self._response(ResultCode.PULL_RETRY_IMMEDIATELY, after)
+        return self._response(ResultCode.SUCCESS, after, self._encoded(found))
+
+    def nothing(self) -> Command:
+        """Return the response to a pull for which there is no message."""
+        return self._response(ResultCode.PULL_NOT_FOUND, self.position)
+
+    def hold(self, until: int) -> None:
+        """Wait for a message until a time."""
+        assert self._connection is not None
+        self._stream.watch(self.position, self)
+        self._deadline = self._connection.engine.deadlines.set(until, self._expire)
+
+    def close(self) -> None:
+        """Wait no longer."""
+        self._stream.unwatch(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._connection = self._deadline = None
+
+    def ready(self) -> None:
+        """There is a message, or the stream was deleted. See `StreamQueue.watch`."""
+        connection = self._connection
+        if connection is None:
+            return
+        if not connection.flow.writable:
+            connection.flow.stall(self)
+            return
+        try:
+            response = self.answer_now()
+        except BrokerError as error:
+            response = Command(RESULTS[error.condition], remark=error.text)
+        if response is None and self._stream.deleted:
+            response = Command(ResultCode.TOPIC_NOT_EXIST, remark=f"topic {self.topic} was deleted")
+        if response is None:
+            self._stream.watch(self.position, self)
+        else:
+            self._finish(response)
+
+    wake = ready
+
+    def _expire(self) -> None:
+        self._finish(self.nothing())
+
+    def _finish(self, response: Command) -> None:
+        connection, request = self._connection, self._request
+        if connection is not None:
+            connection.flow.forget(self)
+            connection.pulls.forget(self)
+            self.close()
+            connection.respond(request, response)
+
+    def _read(self) -> tuple[list[Entry], int]:
+        """Return the messages that pass the filter, and the position after the last one that was examined."""
+        assert self._connection is not None
+        passes, stream = self._passes, self._stream
+        found: list[Entry] = []
+        size, position, end = 0, self.position, min(stream.end, self.position + MOST_EXAMINED)
+        while position < end and len(found) < self._most:
+            entries = stream.read(position, min(self._most - len(found) if passes is None else MOST, end - position))
+            if not entries:
+                break
+            for entry in entries:
+                if passes is None or passes(entry.run.envelope, entry.content):
+                    if found and size + len(entry.content) > MOST_BYTES:
+                        return found, entry.position
+                    found.append(entry)
+                    size += len(entry.content)
+                position = entry.position + 1
+                if len(found) >= self._most:
+                    break
+        examined = position - self.position
+        self._connection.engine.requests.left -= len(found) // 4 + (0 if passes is None else examined // EXAMINED)
+        return found, position
+
+    def _encoded(self, entries: Sequence[Entry]) -> bytes:
+        assert self._connection is not None
+        host, port = self._connection.address
+        ident = self._stream.ident
+        return b"".join(
+            [
+                encode_stored(
+                    content_for(entry.run.envelope, entry.content),
+                    StoredAt(
+                        self.topic,
+                        self.queue,
+                        entry.position - 1,
+                        ids.place_offset(ids.StreamPlace(ident, entry.position)),
+                        entry.run.time,
+                        host,
+                        port,
+                    ),
+                )
+                for entry in entries
+            ]
+        )
+
+    def _response(self, result: ResultCode, position: int, body: bytes = b"") -> Command:
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(position - 1),
+            "minOffset": str(self._stream.begin - 1),
+            "maxOffset": str(self._stream.end - 1),
+        }
+        return Command(result, fields, body)
+
+
+class HeldPulls:
+    """The pulls of one connection that wait."""
+
+    __slots__ = ("_connection", "_pulls")
+
+    def __init__(self, connection: RemotingConnection) -> None:
+        self._connection = connection
+        self._pulls: dict[Pull, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pulls)
+
+    def hold(self, pull: Pull, wait_ms: int) -> None:
+        """Let a pull wait."""
+        self._pulls[pull] = None
+        pull.hold(self._connection.engine.now + wait_ms)
+
+    def forget(self, pull: Pull) -> None:
+        """Forget a pull that is answered."""
+        self._pulls.pop(pull, None)
+
+    def close(self) -> None:
+        """Give up all pulls."""
+        pulls, self._pulls = self._pulls, {}
+        for pull in pulls:
+            pull.close()
+
+
+def pull(connection: RemotingConnection, request: Command) -> HandlerReply | None:
+    """Answer a pull, or hold it back until there is a message."""
+    fields = request.fields
+    group, topic = text(fields, "consumerGroup"), text(fields, "topic")
+    flags = number(fields, "sysFlag", 0)
+    catalogue = connection.catalogue
+    catalogue.check_consume(group, topic)
+    if catalogue.find(topic) is None:
+        raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {topic} does not exist")
+    queue = number(fields, "queueId")
+    stream = catalogue.stream(topic, queue)
+    passes = _filter(connection, request, group, topic, flags)
+    if flags & COMMIT_OFFSET and (offset := number(fields, "commitOffset", -1)) > 0:
+        catalogue.ensure_group(group).advance(stream, offset + 1)
+    asked = Pull(connection, request, topic, queue, stream, passes)
+    response = asked.answer_now()
+    if response is None:
+        wait = min(number(fields, "suspendTimeoutMillis", 0), LONGEST_WAIT_MS)
+        if flags & SUSPEND and wait > 0 and len(connection.pulls) < connection.options.held_pulls:
+            connection.pulls.hold(asked, wait)
+            return None
+        response = asked.nothing()
+    return HandlerReply(response)
+
+
+def _filter(connection: RemotingConnection, request: Command, group: str, topic: str, flags: int) -> Wanted | None:
+    """The filter in the request, or that of the client's last heartbeat."""
+    fields = request.fields
+    if flags & SUBSCRIPTION or request.code == Code.LITE_PULL:
+        subscription = TopicSubscription(fields.get("expressionType", ""), fields.get("subscription", "*"))
+    else:
+        member = connection.consumers.member(connection, group)
+        known = member.subscriptions.get(topic) if member is not None else None
+        if known is None:
+            raise RequestFault(
+                ResultCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group {group} has no subscription to topic {topic}"
+            )
+        subscription = known
+    try:
+        return wanted(subscription.kind, subscription.expression)
+    except FilterError as error:
+        raise RequestFault(ResultCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None

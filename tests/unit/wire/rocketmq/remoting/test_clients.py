@@ -1,0 +1,56 @@
+"""The registry of consumers."""
+
+from __future__ import annotations
+
+from escrowmq.wire.rocketmq.remoting.clients import ConsumerRegistry, GroupMember, TopicSubscription
+
+
+class Told:
+    """A connection that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.groups: list[str] = []
+
+    def consumers_changed(self, group: str) -> None:
+        self.groups.append(group)
+
+
+def test_members_are_told_of_every_change_the_new_one_too() -> None:
+    registry, one, other = ConsumerRegistry(), Told(), Told()
+    registry.join("g", GroupMember(one, "1"))
+    registry.join("g", GroupMember(other, "2"))
+    assert (one.groups, other.groups) == (["g", "g"], ["g"])
+    assert sorted(registry.members("g")) == ["1", "2"]
+    registry.leave_all(other)
+    assert (one.groups, other.groups) == (["g"] * 3, ["g"])
+    assert sorted(registry.members("g")) == ["1"]
+
+
+def test_a_heartbeat_without_a_change_tells_nobody() -> None:
+    registry, one = ConsumerRegistry(), Told()
+    for expression in ("*", "a"):
+        registry.join("g", GroupMember(one, "1", subscriptions={"t": TopicSubscription("", expression)}))
+    assert one.groups == ["g"]
+    found = registry.member(one, "g")
+    assert found is not None
+    assert found.subscriptions == {"t": TopicSubscription("", "a")}
+
+
+def test_a_client_that_connects_again_takes_its_place() -> None:
+    registry, old, new = ConsumerRegistry(), Told(), Told()
+    registry.join("g", GroupMember(old, "1"))
+    registry.join("g", GroupMember(new, "1"))
+    registry.leave_all(old)
+    assert registry.member(old, "g") is None
+    assert registry.members("g")["1"].connection is new
+    registry.leave(new, "g")
+    assert registry.members("g") == {}
+    assert registry.groups_of(new) == {}
+
+
+def test_leaving_a_group_that_one_is_not_in_changes_nothing() -> None:
+    registry, one = ConsumerRegistry(), Told()
+    registry.leave(one, "g")
+    registry.join("g", GroupMember(one, "1"))
+    registry.leave(one, "h")
+    assert one.groups == ["g"]

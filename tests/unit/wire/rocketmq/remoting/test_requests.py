@@ -1,0 +1,23 @@
+"""The table of requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
+from tests.unit.wire.rocketmq.remoting.clients import Client, server
+
+OWN = {Code.CHECK_TRANSACTION, Code.CONSUMERS_CHANGED}
+"""Requests that the broker sends."""
+
+
+def test_requests_of_the_broker_are_not_accepted() -> None:
+    assert not OWN & HANDLERS.keys()
+
+
+@pytest.mark.parametrize("code", sorted(HANDLERS))
+def test_a_request_without_fields_is_answered(code: int) -> None:
+    client = Client(server())
+    assert client.call(code).code in set(ResultCode)
+    assert not client.port.closed
