@@ -30,6 +30,10 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "half.resume": ("vhost", "transaction"),
     "half.commit": ("vhost", "transaction"),
     "half.drop": ("vhost", "transaction"),
+    "topic.create": ("vhost", "name", "partitions", "message_type"),
+    "topic.delete": ("vhost", "name"),
+    "group.reset": ("vhost", "name", "topic", "to", "partition"),
+    "group.delete": ("vhost", "name"),
     "progress.assign": ("vhost", "application", "user"),
     "progress.reset": ("vhost", "application"),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from escrowmq.admin.audit import audited
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
 from escrowmq.admin.links import LinkAdmin
@@ -17,6 +18,7 @@ from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.queues import QueueAdmin
 from escrowmq.admin.reservations import ReservationAdmin
+from escrowmq.admin.topics import TopicAdmin
 from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.admin.users import UserAdmin
 from escrowmq.admin.vhosts import VhostAdmin
@@ -45,6 +47,8 @@ class AdminService:
             HalfAdmin(process, pieces),
             ReservationAdmin(process, pieces),
             LinkAdmin(process, pieces),
+            TopicAdmin(process, pieces),
+            GroupAdmin(process, pieces),
             ProgressAdmin(process, pieces),
         )
         found: dict[str, Operation] = {"status": self.status}

@@ -50,6 +50,8 @@ COMMANDS: dict[str, Mount] = {
         "links",
         "List AMQP 1.0 links with their unsettled deliveries, release or end them.",
     ),
+    "topic": Mount("escrowmq.cli.topics", "topic", "Manage the topics of a running broker."),
+    "group": Mount("escrowmq.cli.groups", "group", "Manage the consumer groups of a running broker."),
     "connections": Mount("escrowmq.cli.connections", "connections", "List client connections, or close one."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),

@@ -1,0 +1,89 @@
+"""`escrowmq group`: list and show consumer groups, reset their progress, and delete them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.text import printable
+
+_vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the group.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.group()
+def group() -> None:
+    """Manage the consumer groups of a running broker.
+
+    Each group gets every message of the topics that it consumes, and its members share them.
+
+    \b
+    Examples:
+      escrowmq group list --data-dir /var/lib/escrowmq
+      escrowmq group show billing --data-dir /var/lib/escrowmq
+      escrowmq group reset billing orders first --data-dir /var/lib/escrowmq
+    """
+
+
+@group.command("list")
+@data_dir_option
+@json_option
+@asks
+def list_groups(data_dir: Path, as_json: bool) -> None:
+    """List consumer groups. `lag` messages are not settled; members have, or had, `unsettled` ones of them."""
+    columns = ("vhost", "name", "fifo", "max_attempts", "dead_letters", "streams", "lag", "unsettled")
+    show(ask(data_dir, "group.list"), columns, as_json=as_json)
+
+
+@group.command("show")
+@data_dir_option
+@json_option
+@click.argument("name")
+@_vhost_option
+@asks
+def show_group(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
+    """Show the progress of group NAME in each stream.
+
+    Everything before `offset` is settled, `next_offset` is that of the next message to arrive, and members have
+    `leased` messages now. A member that consumes the stream in order has locked it.
+    """
+    columns = ("queue", "offset", "next_offset", "lag", "leased", "locked_by")
+    show(ask(data_dir, "group.show", vhost=vhost, name=name), columns, as_json=as_json)
+
+
+@group.command("reset")
+@data_dir_option
+@click.argument("name")
+@click.argument("topic")
+@click.argument("to")
+@_vhost_option
+@click.option("--partition", type=click.IntRange(0), help="Only this partition of the topic.")
+@_yes_option
+@asks
+def reset(data_dir: Path, name: str, topic: str, to: str, vhost: str, partition: int | None, yes: bool) -> None:
+    """Set the progress of group NAME in TOPIC to TO: `first`, `next`, an offset, or `@` and a time in milliseconds.
+
+    Messages from there on are delivered again, also those that were settled, and messages before it are not. Members
+    lose the messages that they have at the time.
+    """
+    if not yes and not confirmed(f"Reset group '{printable(name)}' in topic '{printable(topic)}' to {printable(to)}?"):
+        raise click.ClickException("nothing was reset")
+    count = ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition)
+    click.echo(f"{count:,} streams reset")
+
+
+@group.command("delete")
+@data_dir_option
+@click.argument("name")
+@_vhost_option
+@_yes_option
+@asks
+def delete(data_dir: Path, name: str, vhost: str, yes: bool) -> None:
+    """Delete group NAME with its progress. A member that consumes again makes a new group."""
+    if not yes and not confirmed(f"Delete consumer group '{printable(name)}' with its progress?"):
+        raise click.ClickException("nothing was deleted")
+    ask(data_dir, "group.delete", vhost=vhost, name=name)
+    click.echo("the group is deleted")

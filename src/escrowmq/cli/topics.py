@@ -1,0 +1,109 @@
+"""`escrowmq topic`: list, show, create and delete topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from escrowmq.admin.socket.client import ask
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.core.topology.exchanges.partitioned import DEFAULT_PARTITIONS, MESSAGE_TYPES, MOST_PARTITIONS
+from escrowmq.text import printable
+
+_vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the topic.")
+
+
+@click.group()
+def topic() -> None:
+    """Manage the topics of a running broker.
+
+    A topic is an exchange that divides its messages among streams of its own, its partitions.
+
+    \b
+    Examples:
+      escrowmq topic create orders --partitions 4 --data-dir /var/lib/escrowmq
+      escrowmq topic show orders --data-dir /var/lib/escrowmq
+    """
+
+
+@topic.command("list")
+@data_dir_option
+@json_option
+@click.option("--vhost", help="Only topics of this virtual host.")
+@asks
+def list_topics(data_dir: Path, as_json: bool, vhost: str | None) -> None:
+    """List topics with the numbers of their partitions and messages."""
+    rows = ask(data_dir, "topic.list", vhost=vhost)
+    show(rows, ("vhost", "name", "type", "partitions", "messages", "bytes"), as_json=as_json)
+
+
+@topic.command("show")
+@data_dir_option
+@json_option
+@click.argument("name")
+@_vhost_option
+@asks
+def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
+    """Show the partitions of topic NAME: the streams, and the offsets of their messages."""
+    columns = ("partition", "queue", "first_offset", "next_offset", "messages", "bytes", "unavailable")
+    show(ask(data_dir, "topic.show", vhost=vhost, name=name), columns, as_json=as_json)
+
+
+@topic.command("create")
+@data_dir_option
+@click.argument("name")
+@_vhost_option
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MOST_PARTITIONS),
+    default=DEFAULT_PARTITIONS,
+    show_default=True,
+    help="The number of streams. A topic that exists gets more if it has fewer, and never loses any.",
+)
+@click.option(
+    "--type",
+    "message_type",
+    type=click.Choice(MESSAGE_TYPES),
+    default=MESSAGE_TYPES[0],
+    show_default=True,
+    help="The messages that RocketMQ clients may send.",
+)
+@click.option("--max-age", help="Delete messages of this age, such as 7D or 12h.")
+@click.option("--max-bytes", type=click.IntRange(1), help="Delete the oldest messages of a stream beyond this size.")
+@asks
+def create(
+    data_dir: Path,
+    name: str,
+    vhost: str,
+    partitions: int,
+    message_type: str,
+    max_age: str | None,
+    max_bytes: int | None,
+) -> None:
+    """Create topic NAME, or add partitions to it."""
+    row = ask(
+        data_dir,
+        "topic.create",
+        vhost=vhost,
+        name=name,
+        partitions=partitions,
+        message_type=message_type,
+        max_age=max_age,
+        max_bytes=max_bytes,
+    )
+    click.echo(f"topic '{printable(name)}' has {row['partitions']} partitions")
+
+
+@topic.command("delete")
+@data_dir_option
+@click.argument("name")
+@_vhost_option
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@asks
+def delete(data_dir: Path, name: str, vhost: str, yes: bool) -> None:
+    """Delete topic NAME with its messages and the progress of consumer groups in it."""
+    if not yes and not confirmed(f"Delete topic '{printable(name)}' with its messages?"):
+        raise click.ClickException("nothing was deleted")
+    ask(data_dir, "topic.delete", vhost=vhost, name=name)
+    click.echo("the topic is deleted")

@@ -1,0 +1,45 @@
+"""Topics and consumer groups of a real process, by the commands of its operator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker import BrokerProcess, running_broker
+
+
+def escrowmq(broker: BrokerProcess, *args: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "escrowmq", *args, "--data-dir", str(broker.data_dir)],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
+
+
+def test_an_operator_manages_topics_which_survive_a_kill(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        assert escrowmq(broker, "topic", "create", "t", "--partitions", "2") == "topic 't' has 2 partitions\n"
+        broker.kill()
+        broker.start()
+        (row,) = json.loads(escrowmq(broker, "topic", "list", "--json"))
+        assert (row["name"], row["partitions"]) == ("t", 2)
+        assert [row["queue"] for row in json.loads(escrowmq(broker, "topic", "show", "t", "--json"))] == ["t-0", "t-1"]
+        assert "nothing was deleted" in escrowmq(broker, "topic", "delete", "t", code=1)
+        assert escrowmq(broker, "topic", "delete", "t", "--yes") == "the topic is deleted\n"
+        assert json.loads(escrowmq(broker, "topic", "list", "--json")) == []
+
+
+@pytest.mark.parametrize("command", [("show", "g"), ("delete", "g", "--yes"), ("reset", "g", "t", "first", "--yes")])
+def test_a_group_that_does_not_exist_is_an_error_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with running_broker(tmp_path) as broker:
+        assert json.loads(escrowmq(broker, "group", "list", "--json")) == []
+        assert escrowmq(broker, "group", *command, code=1).count("\n") == 1
