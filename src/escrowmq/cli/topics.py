@@ -8,9 +8,9 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
-from escrowmq.core.topology.exchanges.partitioned import DEFAULT_PARTITIONS, MESSAGE_TYPES, MOST_PARTITIONS
 from escrowmq.text import printable
 
+MESSAGE_TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the topic.")
 
 
@@ -56,8 +56,8 @@ def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
 @_vhost_option
 @click.option(
     "--partitions",
-    type=click.IntRange(1, MOST_PARTITIONS),
-    default=DEFAULT_PARTITIONS,
+    type=click.IntRange(1, 1024),
+    default=8,
     show_default=True,
     help="The number of streams. A topic that exists gets more if it has fewer, and never loses any.",
 )
