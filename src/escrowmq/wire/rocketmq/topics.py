@@ -73,6 +73,7 @@ class Catalogue:
     def numbered(self, ident: int) -> tuple[Topic, int, StreamQueue] | None:
         """Return topic, number and stream for the stream with the id `ident`; None if it is gone."""
         for topic in self.all():
+            self._broker.engine.requests.left -= 1
             for number, stream in enumerate(topic.streams):
                 if stream.ident == ident:
                     return topic, number, stream

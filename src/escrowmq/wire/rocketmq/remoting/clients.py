@@ -34,6 +34,7 @@ class GroupMember:
     consume_from: str = ""
     language: str = ""
     version: int = 0
+    address: str = ""
     seen_ms: int = 0
     subscriptions: Mapping[str, TopicSubscription] = field(default_factory=dict)
 

@@ -65,6 +65,7 @@ def _join(
         member(found, "consumeFromWhere"),
         request.language,
         request.version,
+        str(connection.peer),
         connection.engine.now,
         subscriptions,
     )

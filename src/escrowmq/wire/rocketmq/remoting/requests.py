@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from escrowmq.wire.rocketmq.remoting import consuming, routing
+from escrowmq.wire.rocketmq.remoting import administration, consuming, routing
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.producing import end_transaction
 from escrowmq.wire.rocketmq.remoting.pulling import pull
@@ -44,5 +44,21 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Code.ROUTE: routing.route,
         Code.CLUSTER: routing.cluster,
         Code.KEY_VALUE: routing.key_value,
+        Code.UPDATE_TOPIC: administration.update_topic,
+        Code.DELETE_TOPIC: administration.delete_topic,
+        Code.DELETE_TOPIC_ROUTE: administration.delete_topic,
+        Code.ALL_TOPICS: administration.all_topics,
+        Code.TOPICS_OF_CLUSTER: administration.topics_of_cluster,
+        Code.TOPIC_CONFIG: administration.topic_config,
+        Code.ALL_TOPIC_CONFIGS: administration.all_topic_configs,
+        Code.TOPIC_STATS: administration.topic_stats,
+        Code.UPDATE_GROUP: administration.update_group,
+        Code.DELETE_GROUP: administration.delete_group,
+        Code.GROUP_CONFIG: administration.group_config,
+        Code.ALL_GROUP_CONFIGS: administration.all_group_configs,
+        Code.CONSUME_STATS: administration.consume_stats,
+        Code.CONSUMER_CONNECTIONS: administration.consumer_connections,
+        Code.BROKER_RUNTIME: administration.broker_runtime,
+        Code.VIEW_MESSAGE: administration.view_message,
     }
 )
