@@ -219,6 +219,10 @@ class Connection:
         """Leave the incomplete delivery of a link that is gone with its terminus."""
         self._reader.interrupt_parts(link, loan)
 
+    def expect(self, transaction: LocalTransaction) -> None:
+        """Prepare for posts in a new transaction."""
+        self._reader.expect(transaction)
+
     def forget_transaction(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that has ended."""
         self._reader.forget_transaction(transaction)

@@ -9,7 +9,7 @@ from escrowmq.wire.amqp10.codec.composite import encode_composite, resolve
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER
 from escrowmq.wire.amqp10.codec.sections import body, split_head
-from escrowmq.wire.amqp10.codec.states import ACCEPTED, Declared, Rejected
+from escrowmq.wire.amqp10.codec.states import ACCEPTED, Rejected
 from escrowmq.wire.amqp10.codec.termini import Declare, Discharge
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
 from escrowmq.wire.amqp10.errors import (
@@ -113,7 +113,7 @@ class CoordinatorLink:
     def _declare(self, declare: Declare) -> bytes:
         if declare.global_id is not None:
             raise link_fault(NOT_IMPLEMENTED, "transactions with a global id are not implemented")
-        return encode_composite(Declared(self.link.session.connection.transactions.declare(self).id))
+        return self.link.session.connection.transactions.declare(self).declared
 
     def _discharged(self, discharge: Discharge) -> LocalTransaction:
         """Return the transaction to be discharged. Raises AmqpFault."""

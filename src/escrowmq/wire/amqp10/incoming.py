@@ -94,8 +94,8 @@ class Mode:
 
 
 class Post(NamedTuple):
-    """Messages of one form and mode with consecutive delivery numbers. `tags` is empty if they are settled. `plain`
-    messages are known to ask for no delay, and to have no absolute expiry time.
+    """Messages of one form and mode with consecutive delivery numbers. `tags` is empty if they are settled. The
+    messages behind the first `unchecked` ones are known to ask for no delay, and to have no absolute expiry time.
     """
 
     form: PublishForm
@@ -103,7 +103,7 @@ class Post(NamedTuple):
     first: int
     tags: list[bytes]
     mode: Mode
-    plain: bool = False
+    unchecked: int
 
 
 class ProducerLink:
@@ -282,8 +282,9 @@ class ProducerLink:
         queues = form.queues
         engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         late = dated = _NONE
-        if not post.plain:
-            late, dated = delayed_among(contents), dated_among(contents)
+        if post.unchecked:
+            some = contents if post.unchecked == len(contents) else contents[: post.unchecked]
+            late, dated = delayed_among(some), dated_among(some)
         if form.apart or late or dated:
             for i in range(len(contents)):
                 envelope = expiring(form.envelope, contents[i], engine.now) if i in dated else form.envelope

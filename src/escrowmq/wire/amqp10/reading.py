@@ -138,6 +138,10 @@ class Reader:
         """Leave the incomplete delivery of a link that is gone with its terminus."""
         self._transfers.interrupt(link, loan)
 
+    def expect(self, transaction: LocalTransaction) -> None:
+        """Prepare for posts in a new transaction."""
+        self._transfers.expect(transaction)
+
     def forget_transaction(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that has ended."""
         self._transfers.forget_transaction(transaction)

@@ -16,7 +16,7 @@ from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import SENDER
-from escrowmq.wire.amqp10.codec.states import Accepted, Rejected, Released, TransactionalState
+from escrowmq.wire.amqp10.codec.states import Accepted, Declared, Rejected, Released, TransactionalState
 from escrowmq.wire.amqp10.enlisted import Enlisted, RetirementUndo
 from escrowmq.wire.amqp10.errors import (
     LIMIT_EXCEEDED,
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.session import Session
 
 _ID_BYTES: Final = 8
+_ANY_ID: Final = b"\xff" * _ID_BYTES
+_ACCEPTED: Final = encode_composite(TransactionalState(_ANY_ID, Accepted())).split(_ANY_ID)
+"""The octets before and behind the id in the state of a delivery that was accepted in a transaction."""
+_DECLARED: Final = encode_composite(Declared(_ANY_ID)).split(_ANY_ID)
 
 
 class LocalTransaction:
@@ -72,7 +76,7 @@ class LocalTransaction:
         self.branch.holding = broker.holdings.begin(connection.user, connection.vhost.name)
         self.control = control
         self.id = self.branch.number.to_bytes(_ID_BYTES, "big")
-        self.accepted = encode_composite(TransactionalState(self.id, Accepted()))
+        self.accepted = self.id.join(_ACCEPTED)
         self.enlisted: list[Enlisted] = []
         self._modes: dict[bool, Mode] = {}
         self._returning: dict[ConsumerLink, RetirementUndo] = {}
@@ -80,6 +84,11 @@ class LocalTransaction:
         self.lsn = 0  # of a commit in pieces
         self._rest: Iterator[None] | None = None  # of a commit whose record is written
         broker.engine.holders[self] = None
+
+    @property
+    def declared(self) -> bytes:
+        """The encoded answer to its declaration."""
+        return self.id.join(_DECLARED)
 
     # -- the state
 
@@ -339,6 +348,7 @@ class LocalTransactions:
             raise link_fault(LIMIT_EXCEEDED, f"the connection has {most} open transactions, the configured limit")
         transaction = LocalTransaction(self._connection, control)
         self._by_id[transaction.id] = transaction
+        self._connection.expect(transaction)
         return transaction
 
     def find(self, ident: bytes) -> LocalTransaction:

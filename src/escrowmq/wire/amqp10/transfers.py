@@ -51,6 +51,8 @@ _MESSAGE_ANNOTATIONS: Final = b"\x00\x53\x72"
 _SECTION: Final = b"\x00\x53"
 _DESCRIBED: Final = (b"\x00", b"")  # how content begins; a message without any section is passed on as it is
 _FURTHER_KEYS: Final = b"x-cc"  # the annotation with further routing keys
+_TRANSACTIONAL: Final = b"\x00\x53\x34\xc0"
+_ID_OF_EIGHT: Final = b"\xa0\x08"
 _SHORT_HANDLES: Final = (0x43, 0x52)
 _NUMBERS: Final = {0x70: 5, 0x52: 2}  # bytes of a delivery number, by its first one
 _U32: Final = struct.Struct(">I")
@@ -81,8 +83,9 @@ class Transfers:
         "_longest",
         "_mode",
         "_parts",
-        "_plain",
         "_tags",
+        "_transacted",
+        "_unchecked",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -92,6 +95,8 @@ class Transfers:
         self._parts: dict[Link, Parts] = {}
         # The count of fields and the bytes behind the tag, of transfers that are whole and plain.
         self._endings: dict[bytes, Mode] = {}
+        # Of the last ending with a transaction: the bytes before and behind its id, and whether posts are settled.
+        self._transacted: tuple[bytes, bytes, bool] | None = None
         # The run that was read and is not published yet: messages of one form with consecutive numbers.
         self._link: ProducerLink | None = None
         self._form: PublishForm | None = None
@@ -99,7 +104,7 @@ class Transfers:
         self._contents: list[bytes] = []
         self._tags: list[bytes] = []
         self._mode = UNSETTLED
-        self._plain = 0  # messages of the run that are known to be plain
+        self._unchecked = 0  # messages of the run up to the last one that is not known to be plain (`shape`)
 
     # -- runs
 
@@ -108,8 +113,8 @@ class Transfers:
         link, form, contents = self._link, self._form, self._contents
         if link is None or form is None:
             return
-        post = Post(form, contents, self._first, self._tags, self._mode, plain=self._plain == len(contents))
-        self._link, self._form, self._contents, self._tags, self._plain = None, None, [], [], 0
+        post = Post(form, contents, self._first, self._tags, self._mode, self._unchecked)
+        self._link, self._form, self._contents, self._tags, self._unchecked = None, None, [], [], 0
         if link.link.end is not link:
             return  # the link was detached meanwhile
         self._connection.large_bodies = len(contents[-1]) >= LARGE
@@ -140,6 +145,7 @@ class Transfers:
             self.publish_now()
             self._link, self._form, self._first, self._mode = link, form, number, mode
         self._contents.append(content)
+        self._unchecked = len(self._contents)
         if not mode.settled:
             self._tags.append(tag)
 
@@ -219,19 +225,20 @@ class Transfers:
         """Add the transfers from `at` on that have this shape, which is that of the last message of the run, to the
         run. Return where the first other frame begins, and how many there were.
         """
-        self._plain += shape.plain
+        if shape.plain and self._unchecked == len(self._contents):
+            self._unchecked -= 1
         number = self._first + len(self._contents)
         most, tagged = self._longest, not self._mode.settled
         contents, tags, end, plain = shape.read(data, at, number, most, tagged=tagged)
         count = len(contents)
-        if plain:
-            self._plain += count
-        else:
+        if not plain:
             count = unclaimed(contents)  # the first message with a user-id is decoded
             end -= sum([shape.content_at + len(content) for content in contents[count:]])
             del contents[count:], tags[count:]
         self._contents += contents
         self._tags += tags
+        if not plain:
+            self._unchecked = len(self._contents)
         return end, count
 
     def _plain_link(self, session: Session, handle: int) -> ProducerLink | None:
@@ -390,7 +397,7 @@ class Transfers:
             link.refuse(parts.number, parts.tag, message, error, mode)
             return
         if parts.resumed:
-            link.resume_message(Post(form, [content], parts.number & MASK, [parts.tag], mode))
+            link.resume_message(Post(form, [content], parts.number & MASK, [parts.tag], mode, 1))
             return
         self._add(link, parts.number & MASK, parts.tag, form, content, mode)
 
@@ -403,9 +410,23 @@ class Transfers:
         if size is None or data[p + size] != 0xA0:
             return
         tag_end = p + size + 2 + data[p + size + 1]
+        ending = data[at + 5 : at + 6] + data[tag_end:payload]
+        self._remember(ending, mode)
+        if mode.transaction is not None:
+            before, ident, after = ending.partition(mode.transaction.id)
+            if ident and before[-8:-4] == _TRANSACTIONAL and before[-2:] == _ID_OF_EIGHT:
+                self._transacted = before, after, mode.settled
+
+    def _remember(self, ending: bytes, mode: Mode) -> None:
         if len(self._endings) >= _ENDINGS:
             self._endings.clear()
-        self._endings[data[at + 5 : at + 6] + data[tag_end:payload]] = mode
+        self._endings[ending] = mode
+
+    def expect(self, transaction: LocalTransaction) -> None:
+        """Read posts in a new transaction by slices if they look like the last ones in another transaction."""
+        if self._transacted is not None:
+            before, after, settled = self._transacted
+            self._remember(before + transaction.id + after, transaction.mode(settled=settled))
 
     def is_incomplete(self, transaction: LocalTransaction) -> bool:
         """Return whether further transfers of a post in `transaction` are to come."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from escrowmq.core.branches.branch import Limits
@@ -39,6 +41,8 @@ from escrowmq.wire.amqp10.errors import (
     AmqpFault,
     link_fault,
 )
+from escrowmq.wire.amqp10.session import Session
+from escrowmq.wire.amqp10.transfers import Transfers
 from tests.unit.wire.amqp10.clients import Client, message
 from tests.unit.wire.amqp10.controller import CONTROL, Controller, Q, consuming
 
@@ -60,6 +64,41 @@ class TestPosting:
         site.commit(ident)
         assert site.contents() == [b"plain", b"0", b"1", b"2", b"3", b"4"]
         assert isinstance(site.outcome(Discharge(ident, False)), Rejected), "the id is not known any more"
+
+    @pytest.mark.rule("SET-7")
+    @pytest.mark.parametrize("settled", [False, True])
+    def test_posts_of_further_transactions_are_read_by_what_the_first_one_taught(
+        self, site: Controller, settled: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        decoded: list[int] = []
+        part = Transfers.part
+
+        def noting(transfers: Transfers, session: Session, transfer: Transfer, *where: Any) -> Any:
+            decoded.append(transfer.handle)
+            return part(transfers, session, transfer, *where)
+
+        monkeypatch.setattr(Transfers, "part", noting)
+        committed: list[bytes] = []
+        for number in (300, 320, 340, 360):
+            ident = site.declare()
+            bodies = [b"message %d" % (number + i) for i in range(20)]
+            state = TransactionalState(ident)
+            posts = [
+                frame(
+                    0, encode_performative(Transfer(0, number + i, b"%d" % i, 0, settled, state=state)), message(each)
+                )
+                for i, each in enumerate(bodies)
+            ]
+            site.client.send_bytes(b"".join(posts))
+            assert site.contents() == committed
+            site.client.inbox.clear()
+            if number == 340:
+                site.rollback(ident)
+                continue
+            site.commit(ident)
+            committed += bodies
+            assert site.contents() == committed
+        assert decoded.count(0) == 1
 
     @pytest.mark.rule("SET-7")
     def test_the_answer_to_a_discharge_waits_for_the_sync(self, site: Controller) -> None:
