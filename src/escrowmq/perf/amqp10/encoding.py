@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import pack, pack_into
+from struct import Struct, pack, pack_into
 from typing import Final
 
 from escrowmq.perf.block import PublishBlock
@@ -16,7 +16,9 @@ from escrowmq.wire.amqp10.codec.states import TransactionalState
 _NUMBER: Final = 0xFFFFFFFF  # a delivery-id that takes four bytes
 _TAG: Final = b"\xff\xff\xff\xff"
 _ID_MARK: Final = b"\x70\xff\xff\xff\xff"
-_TAG_MARK: Final = b"\xa0\x04" + _TAG
+_TAG_CODE: Final = b"\xa0\x04"
+_TAG_MARK: Final = _TAG_CODE + _TAG
+_NUMBERED: Final = Struct(">I2sI")
 
 
 def sections_of(message: LoadMessage, *, durable: bool) -> tuple[bytes, int]:
@@ -104,13 +106,18 @@ class TransferBlock(PublishBlock):
                 data[at : at + (number - 1) * unit + 1 : unit] = bytes((value,)) * number
             return super().slice(first, number)
         ids_at, tags_at, size = self._ids_at, self._tags_at, len(self.transaction)
-        for place in range(number):
-            at = offsets[first + place]
-            pack_into(">I", data, at + ids_at, number_of_first + place)
-            pack_into(">I", data, at + tags_at, number_of_first + place)
-            if size:
-                begin = at + self._transactions_at
-                data[begin : begin + size] = self.transaction
+        if tags_at == ids_at + 4 + len(_TAG_CODE):
+            write = _NUMBERED.pack_into
+            for each, at in enumerate(offsets[first : first + number], number_of_first):
+                write(data, at + ids_at, each, _TAG_CODE, each)
+        else:
+            for each, at in enumerate(offsets[first : first + number], number_of_first):
+                pack_into(">I", data, at + ids_at, each)
+                pack_into(">I", data, at + tags_at, each)
+        if size:
+            transactions_at, transaction = self._transactions_at, self.transaction
+            for at in offsets[first : first + number]:
+                data[at + transactions_at : at + transactions_at + size] = transaction
         return super().slice(first, number)
 
 

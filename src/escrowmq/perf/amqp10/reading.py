@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 from escrowmq.perf.errors import PerfError
@@ -30,13 +31,14 @@ class TransferWalk:
         self._on_payload = on_payload
         self._every = every
         self._parts: list[bytes] = []
-        self._head = self._tail = b""  # of the last transfer that was a whole delivery
-        self._tail_at = 0, 0
+        # Of the last transfer that was a whole delivery: its size and the octets around its number and tag.
+        self._head = self._tail = b""
+        self._unpack: Callable[[bytearray, int], tuple[Any, ...]] | None = None
+        self._tail_end = 0
 
     def feed(self, data: bytearray, end: int) -> int:
         """Take the complete frames in the first `end` bytes of `data`. Returns the number of bytes taken."""
         at, sampled = 0, False
-        tail_at, tail_end = self._tail_at
         while end - at >= 8:
             size = int.from_bytes(data[at : at + 4], "big")
             if size < 8:
@@ -51,20 +53,32 @@ class TransferWalk:
                     self.transfers += alike
                     at += alike * size
                     continue
-                if (
-                    sampled
-                    and data[at + 4 : at + _HEAD] == self._head
-                    and data[at + tail_at : at + tail_end] == self._tail
-                ):
-                    self.count += 1
-                    self.transfers += 1
-                    at += size
+                behind = self._pass_alike(data, at, end) if sampled else at
+                if behind > at:
+                    at = behind
                     continue
                 sampled |= self._transfer(bytes(data[at + 8 : at + size]), sample=self._every or not sampled)
-                tail_at, tail_end = self._tail_at
             elif size > 8:
                 self._other(bytes(data[at + data[at + 4] * 4 : at + size]))
             at += size
+        return at
+
+    def _pass_alike(self, data: bytearray, at: int, end: int) -> int:
+        """Count the transfers from `at` on that differ from the last one in size, number, tag and message only. Return
+        where the first other frame begins.
+        """
+        unpack, head, tail, least = self._unpack, self._head, self._tail, self._tail_end
+        if unpack is None:
+            return at
+        count = 0
+        while end - at >= least:
+            size, found, ending = unpack(data, at)
+            if found != head or ending != tail or not least <= size <= end - at:
+                break
+            at += size
+            count += 1
+        self.count += count
+        self.transfers += count
         return at
 
     def _run(self, data: bytearray, at: int, end: int, size: int) -> int:
@@ -94,12 +108,13 @@ class TransferWalk:
         if self.first is None:
             self.first = transfer.delivery_id
         if transfer.more or self._parts:
-            self._head = b""
+            self._unpack = None
             self._parts.append(body[at:])
         elif transfer.delivery_tag is not None and not self._every:
             self._head = _TRANSFER[:4] + body[: _HEAD - 8]
             begin = body.index(transfer.delivery_tag, 6, at) + len(transfer.delivery_tag)
-            self._tail, self._tail_at = body[begin:at], (8 + begin, 8 + at)
+            self._tail, self._tail_end = body[begin:at], 8 + at
+            self._unpack = Struct(f">I{_HEAD - 4}s{8 + begin - _HEAD}x{at - begin}s").unpack_from
         if transfer.more:
             return False
         self.count += 1
