@@ -143,7 +143,7 @@ EXAMPLES = {
     "given_back": termini_records.encode_given_back(6, 3, [(40, 1)]),
     "half_stored": half_records.encode_half_stored(half_records.HalfStored(9, 1, 7, 6007, "m1", ORIGIN)),
     "half_decided": half_records.encode_half_decided(half_records.HalfDecided(9, 1, 3, False, 8)),
-    "half_checked": half_records.encode_half_many(9, 8, [1, 2]),
+    "half_checked": half_records.encode_half_many(9, 8, [1, 2], [15, 3]),
     "half_resumed": half_records.encode_half_resumed(half_records.HalfResumed(9, 1, 8)),
     "half_state": b"".join(
         half_records.encode_half_states(9, [(1, ORIGIN)], [half_records.HalfRow(1, "m1", 7, 6007, 1, 0, 1)])

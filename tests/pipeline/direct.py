@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import decisions, links, tasks, unsettled
+from escrowmq.pipeline import decisions, half, links, tasks, unsettled
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
@@ -59,6 +59,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
     facts, names, damage = _scanned(journal, found)
     wrong += _links(journal, found, facts)
+    wrong += _half(journal, found)
     messages = _messages(journal, found, parts, facts, names)
     branches, numbers = _branches(journal, found, facts)
     wrong += [*damage, *_of_messages(messages, found.start), *numbers]
@@ -173,6 +174,14 @@ def _links(journal: Path, found: Plan, facts: MessageFacts) -> Iterator[Violatio
             place, key = row["place"], row["key"]
             subject = f"tag {key.decode()}" if place < 0 else f"queue {place} {int.from_bytes(key, 'big')}"
             yield links.WRONG[row["wrong"]].name, subject, row["lsn"]
+
+
+def _half(journal: Path, found: Plan) -> Iterator[Violation]:
+    """Yield violations in the lives of half messages."""
+    steps = tasks.HalfSteps(str(journal))(_pieces(found))
+    for row in _rows(tasks.JudgedHalf(found.start)(steps)):
+        if row["wrong"]:
+            yield half.WRONG[row["wrong"]].name, f"half message {row['number']}", row["lsn"]
 
 
 def _pieces(found: Plan) -> Iterator[pa.RecordBatch]:

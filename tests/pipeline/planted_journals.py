@@ -6,16 +6,27 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.half.state import HalfState
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.records.branches import encode_decide
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.deliveries import REDELIVERED
 from escrowmq.core.records.deliveries import SETTLED as DELIVERED_SETTLED
+from escrowmq.core.records.half import (
+    HalfDecided,
+    HalfResumed,
+    HalfStored,
+    OriginFields,
+    encode_half_decided,
+    encode_half_many,
+    encode_half_resumed,
+    encode_half_stored,
+)
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.records.termini import encode_acquired, encode_arrived, encode_forgotten, encode_given_back
-from tests.pipeline.journals import Scribe
+from tests.pipeline.journals import Operation, Scribe
 from tests.pipeline.planted import Expected, prepare, relocate
 
 
@@ -208,8 +219,139 @@ def delivered_without_acquisition(scribe: Scribe) -> Expected:
 
 
 LINKS: Final = (arrived_twice, acquired_twice, acquired_after_settlement, delivered_without_acquisition)
+HIDDEN_QUEUE: Final = 9
+ORIGIN: Final = OriginFields("orders", "shop", "guest", "", 1)
+
+
+def half_queue(scribe: Scribe) -> None:
+    """Declare a queue, and the hidden one of half messages."""
+    scribe.queue(1, "q")
+    scribe.queue(HIDDEN_QUEUE, "amq.half")
+
+
+def store_half(scribe: Scribe, number: int) -> int:
+    """Store a half message. Returns the record's LSN."""
+    time = scribe.now_us // 1000
+    stored = HalfStored(HIDDEN_QUEUE, number, time, time + 6000, f"m{number}", ORIGIN)
+    published = scribe.published([(HIDDEN_QUEUE, number)])
+    return scribe.commit(published, (Kind.HALF_STORED, [encode_half_stored(stored)]), branch=0)
+
+
+def decided_half(scribe: Scribe, number: int, state: HalfState, *, forced: bool = False) -> Operation:
+    """Return the operation that decides a half message."""
+    decided = HalfDecided(HIDDEN_QUEUE, number, state, forced, scribe.now_us // 1000)
+    return Kind.HALF_DECIDED, [encode_half_decided(decided)]
+
+
+def commit_half(scribe: Scribe, number: int, position: int, *, forced: bool = False) -> int:
+    """Commit a half message to queue 1. Returns the record's LSN."""
+    removed = scribe.settled(HIDDEN_QUEUE, [number], Outcome.COMMITTED)
+    decided = decided_half(scribe, number, HalfState.COMMITTED, forced=forced)
+    return scribe.commit(scribe.published([(1, position)]), removed, decided, branch=0)
+
+
+def roll_back_half(scribe: Scribe, number: int) -> int:
+    """Roll a half message back. Returns the record's LSN."""
+    removed = scribe.settled(HIDDEN_QUEUE, [number], Outcome.ROLLED_BACK)
+    return scribe.commit(removed, decided_half(scribe, number, HalfState.ROLLED_BACK), branch=0)
+
+
+def many_half(scribe: Scribe, kind: Kind, number: int, limit: int = 2) -> int:
+    """Check or park a half message. Returns the record's LSN."""
+    return scribe.append(kind, encode_half_many(HIDDEN_QUEUE, scribe.now_us // 1000, [number], [limit]))
+
+
+def good_half(scribe: Scribe) -> None:
+    """Commit, roll back, check, park and resume half messages. Number 4 stays pending."""
+    half_queue(scribe)
+    for number in (1, 2, 3, 4, 5):
+        store_half(scribe, number)
+    scribe.frame()
+    commit_half(scribe, 1, 1)
+    roll_back_half(scribe, 2)
+    for _ in range(2):
+        many_half(scribe, Kind.HALF_CHECKED, 3)
+    many_half(scribe, Kind.HALF_PARKED, 3)
+    scribe.append(Kind.HALF_RESUMED, encode_half_resumed(HalfResumed(HIDDEN_QUEUE, 3, scribe.now_us // 1000)))
+    many_half(scribe, Kind.HALF_CHECKED, 3)
+    commit_half(scribe, 3, 2)
+    many_half(scribe, Kind.HALF_PARKED, 5)
+    commit_half(scribe, 5, 3, forced=True)
+    scribe.frame()
+
+
+def half_decided_twice(scribe: Scribe) -> Expected:
+    """A half message is committed again."""
+    good_half(scribe)
+    lsn = scribe.commit(scribe.published([(1, 4)]), decided_half(scribe, 1, HalfState.COMMITTED), branch=0)
+    return Expected("HALF-3", "half message decided twice", "half message 1", lsn)
+
+
+def half_contradicted(scribe: Scribe) -> Expected:
+    """A half message is committed after its rollback."""
+    good_half(scribe)
+    lsn = scribe.commit(scribe.published([(1, 4)]), decided_half(scribe, 2, HalfState.COMMITTED), branch=0)
+    return Expected("HALF-3", "decision contradicted", "half message 2", lsn)
+
+
+def half_delivered_after_rollback(scribe: Scribe) -> Expected:
+    """The record of a rollback delivers the message."""
+    good_half(scribe)
+    removed = scribe.settled(HIDDEN_QUEUE, [4], Outcome.ROLLED_BACK)
+    rolled_back = decided_half(scribe, 4, HalfState.ROLLED_BACK)
+    lsn = scribe.commit(scribe.published([(1, 4)]), removed, rolled_back, branch=0)
+    return Expected("HALF-2", "against its decision", "half message 4", lsn)
+
+
+def half_delivered_undecided(scribe: Scribe) -> Expected:
+    """A half message is delivered, and no record decides it."""
+    good_half(scribe)
+    removed = scribe.settled(HIDDEN_QUEUE, [4], Outcome.COMMITTED)
+    lsn = scribe.commit(scribe.published([(1, 4)]), removed, branch=0)
+    return Expected("HALF-2", "delivered undecided", "half message 4", lsn)
+
+
+def half_decided_late(scribe: Scribe) -> Expected:
+    """A producer commits a parked half message."""
+    good_half(scribe)
+    many_half(scribe, Kind.HALF_PARKED, 4)
+    return Expected("HALF-6", "late decision", "half message 4", commit_half(scribe, 4, 4))
+
+
+def half_never_stored(scribe: Scribe) -> Expected:
+    """A half message is decided that does not exist."""
+    good_half(scribe)
+    scribe.publish(HIDDEN_QUEUE, 6)
+    return Expected("HALF-12", "decided, but never stored", "half message 6", commit_half(scribe, 6, 4))
+
+
+def half_checked_too_often(scribe: Scribe) -> Expected:
+    """A half message is checked once more than allowed."""
+    good_half(scribe)
+    for _ in range(2):
+        many_half(scribe, Kind.HALF_CHECKED, 4)
+    return Expected("HALF-4", "checked too often", "half message 4", many_half(scribe, Kind.HALF_CHECKED, 4))
+
+
+def half_checked_after_decision(scribe: Scribe) -> Expected:
+    """A half message is checked that was decided."""
+    good_half(scribe)
+    return Expected("HALF-4", "checked too often", "half message 1", many_half(scribe, Kind.HALF_CHECKED, 1))
+
+
+HALF: Final = (
+    half_decided_twice,
+    half_contradicted,
+    half_delivered_after_rollback,
+    half_delivered_undecided,
+    half_decided_late,
+    half_never_stored,
+    half_checked_too_often,
+    half_checked_after_decision,
+)
 WHOLE: Final = (
     *LINKS,
+    *HALF,
     lost,
     came_back,
     held_twice,

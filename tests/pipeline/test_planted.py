@@ -15,7 +15,7 @@ from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import PLANTED, Expected, good
-from tests.pipeline.planted_journals import WHOLE, good_links
+from tests.pipeline.planted_journals import WHOLE, good_half, good_links
 
 
 @pytest.mark.rule("PIPE-5")
@@ -55,6 +55,12 @@ def test_good_journals_are_clean(tmp_path: Path) -> None:
 def test_good_links_are_clean(tmp_path: Path) -> None:
     with Scribe(tmp_path) as scribe:
         good_links(scribe)
+    assert audited(tmp_path).wrong == []
+
+
+def test_good_half_messages_are_clean(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        good_half(scribe)
     assert audited(tmp_path).wrong == []
 
 

@@ -242,7 +242,7 @@ def _half_decided(data: bytes | memoryview) -> Fields:
 
 def _half_many(data: bytes | memoryview) -> Fields:
     many = decode_half_many(data)
-    return {"queue": many.queue, "time_ms": many.time, "numbers": list(many.numbers)}
+    return {"queue": many.queue, "time_ms": many.time, "numbers": list(many.numbers), "limits": list(many.limits)}
 
 
 def _half_resumed(data: bytes | memoryview) -> Fields:

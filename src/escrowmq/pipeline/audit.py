@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.pipeline import decisions, gold, judging, lake, links, packing, sequences, tasks, unsettled
+from escrowmq.pipeline import decisions, gold, half, judging, lake, links, packing, sequences, tasks, unsettled
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
@@ -139,6 +139,8 @@ class Audit:
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
+        self.half: DataFrame | None = None
+        """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
         self.links: DataFrame | None = None
         """Violations and unsettled deliveries of link termini (`pipeline.links`); None if there are no termini."""
         wanted = lake.wanted(spark, options.format)
@@ -170,7 +172,8 @@ class Audit:
         self.progress("scan: checksums, topology")
         self._scan()
         self.progress("bronze and silver: records, messages, branches")
-        (messages, count), branches, *_ = at_once(self.spark, self._messages, self._branches, self._bronze, self._links)
+        work = (self._messages, self._branches, self._bronze, self._links, self._half)
+        (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
         if verdict.fresh and self._outrun():  # records that seem to be missing may have been in a deleted segment
@@ -311,6 +314,18 @@ class Audit:
         found = found.mapInArrow(tasks.JudgedLinks(facts), links.DDL)
         self.links = self.store.write(self.spark, "staging.links", found)
         self.store.write(self.spark, "state.links", self.links.where("wrong = ''"))
+
+    def _half(self) -> None:
+        if all(queue.name != half.HIDDEN for queue in self.state.queues.values()):
+            return
+        found = self._mapped(tasks.HalfSteps(self.files), half.DDL)
+        before = self.before("state.half", half.DDL)
+        if before is not None:
+            found = found.unionAll(before.select(found.columns))
+        found = found.repartition(max(2, self.records // PART_RECORDS), "part")
+        found = found.mapInArrow(tasks.JudgedHalf(self.plan.start), half.DDL)
+        self.half = self.store.write(self.spark, "staging.half", found)
+        self.store.write(self.spark, "state.half", self.half.where("wrong = ''"))
 
     # -- gold
 

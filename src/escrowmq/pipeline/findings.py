@@ -106,6 +106,26 @@ class BranchRule:
     CUT = Rule("lost", "DUR-1", "The log ends before the point up to which an earlier run read it")
 
 
+class HalfRule:
+    """Violations in the lives of half messages."""
+
+    TWICE = Rule("half message decided twice", "HALF-3", "It was decided again in the same way, with a second effect.")
+    CONTRADICTED = Rule(
+        "decision contradicted", "HALF-3", "It was decided, and later decided the other way, parked or resumed."
+    )
+    AGAINST = Rule(
+        "against its decision",
+        "HALF-2",
+        "The record of its decision does not remove it, or delivers it after a rollback.",
+    )
+    UNDECIDED = Rule(
+        "delivered undecided", "HALF-2", "It was removed or delivered, and the same record does not decide it."
+    )
+    LATE = Rule("late decision", "HALF-6", "A producer decided it after it had been parked.")
+    UNKNOWN = Rule("decided, but never stored", "HALF-12", "It was decided, but no record had stored it.")
+    TOO_OFTEN = Rule("checked too often", "HALF-4", "It was checked more often than allowed, or after its decision.")
+
+
 class LinkRule:
     """Violations in the unsettled deliveries of link termini."""
 

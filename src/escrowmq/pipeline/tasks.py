@@ -14,7 +14,7 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, frames, lifecycle, links, messages, packing
+from escrowmq.pipeline import branches, frames, half, lifecycle, links, messages, packing
 from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
@@ -221,6 +221,28 @@ class JudgedLinks:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from links.judge(pa.Table.from_batches(list(batches), links.SCHEMA), self.facts).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class HalfSteps:
+    """Extracts the steps of half messages."""
+
+    journal: str
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            for found in _records(self.journal, piece):
+                yield half.steps(found, operations(found), piece.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedHalf:
+    """Judges the steps of half messages. All rows of a part arrive together."""
+
+    start: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from half.judge(pa.Table.from_batches(list(batches), half.SCHEMA), self.start).to_batches()
 
 
 class _Blocks:

@@ -150,9 +150,9 @@ def test_records_of_half_messages_are_described() -> None:
     }
     decided = describe(Kind.HALF_DECIDED, encode_half_decided(HalfDecided(9, 1, 3, True, 8)))
     assert decided == {"queue": 9, "number": 1, "state": "committed", "forced": True, "time_ms": 8}
-    many = encode_half_many(9, 8, [1, 2])
+    many = encode_half_many(9, 8, [1, 2], [15, 15])
     assert describe(Kind.HALF_CHECKED, many) == describe(Kind.HALF_PARKED, many)
-    assert describe(Kind.HALF_PARKED, many) == {"queue": 9, "time_ms": 8, "numbers": [1, 2]}
+    assert describe(Kind.HALF_PARKED, many) == {"queue": 9, "time_ms": 8, "numbers": [1, 2], "limits": [15, 15]}
     resumed = encode_half_resumed(HalfResumed(9, 1, 8))
     assert describe(Kind.HALF_RESUMED, resumed) == {"queue": 9, "number": 1, "time_ms": 8}
     states = b"".join(encode_half_states(9, [(1, origin)], []))

@@ -43,7 +43,7 @@ class Checking:
         self._engine = engine
         self._access = access
         self.options = options
-        self._changes: dict[tuple[HalfQueue, Kind], list[int]] = {}
+        self._changes: dict[tuple[HalfQueue, Kind], list[tuple[int, int]]] = {}
         self._unable: set[_Waiting] = set()  # whose producers could not take a check a moment ago
         self.producers = Producers(self._joined)
         self.queue_of: Callable[[str], HalfQueue | None] = _none
@@ -114,7 +114,7 @@ class Checking:
             self._engine.requests.left -= PARK
             state = after(half.state, HalfInput.EXHAUST, half.title)
             queue.ledger.set(number, state, self._engine.now, half.checks)
-            self._changes.setdefault((queue, Kind.HALF_PARKED), []).append(number)
+            self._changes.setdefault((queue, Kind.HALF_PARKED), []).append((number, options.checks))
             return
         key = half.vhost, half.group, half.user
         if key in self._unable or not self.producers.count(half.vhost, half.group):
@@ -134,7 +134,7 @@ class Checking:
         due = self._engine.now + options.interval_ms
         queue.ledger.set(number, after(half.state, HalfInput.CHECK, half.title), due, half.checks)
         queue.timetable.add(number, options.interval_ms)
-        self._changes.setdefault((queue, Kind.HALF_CHECKED), []).append(number)
+        self._changes.setdefault((queue, Kind.HALF_CHECKED), []).append((number, options.checks))
 
     def _readable(self, queue: HalfQueue, number: int) -> bool:
         try:
@@ -167,9 +167,10 @@ class Checking:
         """Record the checks and the parkings since the last call."""
         if not self._changes:
             return
-        for (queue, kind), numbers in self._changes.items():
+        for (queue, kind), changed in self._changes.items():
             if not queue.deleted:
-                self._engine.log.append(kind, encode_half_many(queue.ident, self._engine.now, numbers))
+                numbers, limits = zip(*changed, strict=True)
+                self._engine.log.append(kind, encode_half_many(queue.ident, self._engine.now, numbers, limits))
         self._changes.clear()
 
 

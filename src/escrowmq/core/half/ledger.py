@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from escrowmq.core.half.origin import HalfOrigin, Origins
 from escrowmq.core.half.rows import Rows
 from escrowmq.core.half.state import HalfState
+
+if TYPE_CHECKING:
+    from escrowmq.core.records.half import HalfRow
 
 
 class HalfLedger:
@@ -33,20 +38,40 @@ class HalfLedger:
     def add(self, number: int, ident: str, born: int, due: int, origin: HalfOrigin) -> None:
         """Add a pending half message."""
         self.rows.add(number, ident, born, due, origin.number)
-        self.count(number, ident, origin, HalfState.PENDING)
+        self._note(number, ident, origin, HalfState.PENDING)
 
-    def count(self, number: int, ident: str, origin: HalfOrigin, state: HalfState) -> None:
-        """Note a half message whose row exists."""
-        origin.count += 1
+    def _note(self, number: int, ident: str, origin: HalfOrigin, state: HalfState) -> None:
+        self._topic(origin)[ident] = number
+        self._count(origin, state, 1)
+
+    def _topic(self, origin: HalfOrigin) -> dict[str, int]:
+        """Return the numbers of the origin's topic, by message id."""
         topic = origin.key.topic
         ids = self._ids.get(topic)
         if ids is None:
             ids = self._ids[topic] = {}
             self.states[topic] = Counter()
-        ids[ident] = number
-        self.states[topic][state] += 1
+        return ids
+
+    def _count(self, origin: HalfOrigin, state: HalfState, more: int) -> None:
+        origin.count += more
+        self.states[origin.key.topic][state] += more
         if not state.decided:
-            self.undecided[origin.key.user] += 1
+            self.undecided[origin.key.user] += more
+
+    def restore(self, rows: Sequence[HalfRow]) -> None:
+        """Add half messages of a snapshot. Their origins are known."""
+        self.rows.restore(rows)
+        topics: dict[int, dict[str, int]] = {}
+        counts: Counter[tuple[int, int]] = Counter()
+        for number, ident, _, _, origin, _, state in rows:
+            ids = topics.get(origin)
+            if ids is None:
+                ids = topics[origin] = self._topic(self.origins[origin])
+            ids[ident] = number
+            counts[origin, state] += 1
+        for (origin, state), more in counts.items():
+            self._count(self.origins[origin], HalfState(state), more)
 
     def set(self, number: int, state: HalfState, due: int, checks: int) -> None:
         """Change a half message."""

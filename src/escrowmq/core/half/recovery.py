@@ -52,7 +52,7 @@ class FoundHalf:
         ledger.set(decided.number, HalfState(decided.state), decided.time, checks)
 
     def checked(self, lsn: int, payload: Payload) -> None:
-        queue, time, numbers = decode_half_many(payload)
+        queue, time, numbers, _ = decode_half_many(payload)
         ledger = self._of(queue)
         rows, options, vhost = ledger.rows, self._broker.half.options, self._vhost(queue)
         for number in numbers:
@@ -61,7 +61,7 @@ class FoundHalf:
             ledger.set(number, HalfState.PENDING, due, rows.checks(number) + 1)
 
     def parked(self, lsn: int, payload: Payload) -> None:
-        queue, time, numbers = decode_half_many(payload)
+        queue, time, numbers, _ = decode_half_many(payload)
         ledger = self._of(queue)
         for number in numbers:
             ledger.set(number, HalfState.PARKED, time, ledger.rows.checks(number))
@@ -79,12 +79,7 @@ class FoundHalf:
         ledger = self._of(queue)
         for number, key in origins:
             ledger.origins.restore(key, number)
-        for row in rows:
-            state = HalfState(row.state)
-            ledger.rows.add(row.number, row.ident, row.born, row.due, row.origin)
-            if state is not HalfState.PENDING or row.checks:
-                ledger.rows.set(row.number, state, row.due, row.checks)
-            ledger.count(row.number, row.ident, ledger.origins[row.origin], state)
+        ledger.restore(rows)
 
     def _vhost(self, queue: int) -> str:
         vhost = self._vhosts.get(queue)

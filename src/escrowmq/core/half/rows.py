@@ -7,10 +7,13 @@ which is freed with its last row.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.half.state import HalfState
+
+if TYPE_CHECKING:
+    from escrowmq.core.records.half import HalfRow
 
 _BITS: Final = 8
 SIZE: Final = 1 << _BITS
@@ -81,6 +84,23 @@ class Rows:
         chunk.checks[i] = 0
         chunk.states[i] = 1
         chunk.rows += 1
+
+    def restore(self, rows: Iterable[HalfRow]) -> None:
+        """Add rows of a snapshot, which are in order of their numbers, more or less."""
+        key, chunk = -1, Chunk(0)
+        for number, ident, born, due, origin, checks, state in rows:
+            if number >> _BITS != key:
+                key = number >> _BITS
+                chunk = self._chunks.get(key) or Chunk(number & ~_MASK)
+                self._chunks[key] = chunk
+            i = number & _MASK
+            chunk.ids[i] = ident
+            chunk.born[i] = born
+            chunk.due[i] = due
+            chunk.origins[i] = origin
+            chunk.checks[i] = checks
+            chunk.states[i] = state
+            chunk.rows += 1
 
     def state(self, number: int) -> HalfState | None:
         """Return the state of a half message; None if it is not known."""

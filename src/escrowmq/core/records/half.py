@@ -56,11 +56,12 @@ class HalfDecided(NamedTuple):
 
 
 class HalfMany(NamedTuple):
-    """Half messages that were checked, or parked, at the same time."""
+    """Half messages that were checked, or parked, at the same time, and the number of checks that each may have."""
 
     queue: int
     time: int
     numbers: array[int]
+    limits: array[int]
 
 
 class HalfResumed(NamedTuple):
@@ -152,14 +153,16 @@ def decode_half_decided(data: Payload) -> HalfDecided:
     return HalfDecided(queue, number, state, bool(forced), time)
 
 
-def encode_half_many(queue: int, time: int, numbers: Sequence[int]) -> bytes:
+def encode_half_many(queue: int, time: int, numbers: Sequence[int], limits: Sequence[int]) -> bytes:
     """Return a HALF_CHECKED or HALF_PARKED payload."""
-    return _SOME.pack(queue, time, len(numbers)) + array("Q", numbers).tobytes()
+    return _SOME.pack(queue, time, len(numbers)) + array("Q", numbers).tobytes() + array("H", limits).tobytes()
 
 
 def decode_half_many(data: Payload) -> HalfMany:
     queue, time, count = _SOME.unpack_from(data)
-    return HalfMany(queue, time, array("Q", bytes(data[_SOME.size : _SOME.size + 8 * count])))
+    end = _SOME.size + 8 * count
+    numbers, limits = array("Q", bytes(data[_SOME.size : end])), array("H", bytes(data[end : end + 2 * count]))
+    return HalfMany(queue, time, numbers, limits)
 
 
 def encode_half_resumed(resumed: HalfResumed) -> bytes:

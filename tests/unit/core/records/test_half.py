@@ -40,7 +40,8 @@ def test_a_decision_is_read_back() -> None:
 
 
 def test_checked_half_messages_are_read_back() -> None:
-    assert decode_half_many(encode_half_many(9, 7, [1, 1 << 40])) == HalfMany(9, 7, array("Q", [1, 1 << 40]))
+    checked = HalfMany(9, 7, array("Q", [1, 1 << 40]), array("H", [15, 65_535]))
+    assert decode_half_many(encode_half_many(*checked)) == checked
 
 
 def test_a_resumed_half_message_is_read_back() -> None:
