@@ -19,6 +19,7 @@ HEADERS: Final = 6  # decoding a message's headers for its route
 STEPS: Final = 40  # bindings and exchanges visited on a route that cost one unit
 SETTLED_APART: Final = 4  # deliveries acknowledged one by one that cost one unit
 SETTLED: Final = 4  # deliveries acknowledged together that cost one unit, when each is in a run of its own
+RETURNED: Final = 2  # deliveries returned or sent again together that cost one unit
 DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
 _HANDOVER: Final = 1
 _ALIKE: Final = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
@@ -210,6 +210,15 @@ class Settlement:
         tags = self.undo.tags if self.undo is not None else ()
         return [self.entries, tags] if isinstance(tags, list) else [self.entries]
 
+    def take_front(self, most: int) -> list[Entry]:
+        """Remove and return the first deliveries, at most `most` of them, for which there is nothing left to undo."""
+        tags = self.undo.tags if self.undo is not None else ()
+        if isinstance(tags, list):
+            del tags[:most]
+        some = self.entries[:most]
+        del self.entries[:most]
+        return some
+
     def split(self, most: int) -> Settlement:
         """Remove and return the last deliveries, at most `most` of them. It is this settlement if that is all."""
         if len(self.entries) <= most:
@@ -247,8 +256,8 @@ class CommitResult(NamedTuple):
     returned: tuple[Publication, ...] = ()
 
 
-GiveBack: TypeAlias = Callable[[Sequence[Settlement], list[Publication]], None]
-"""Returns the deliveries of settlements to their places, and drops publications."""
+GiveBack: TypeAlias = "Callable[[list[Settlement], Iterable[Queue], list[Publication]], None]"
+"""Returns the deliveries of settlements, which belong to these queues, to their places, and drops publications."""
 
 
 class TransactionBranch:
@@ -260,6 +269,7 @@ class TransactionBranch:
 
     __slots__ = (
         "_give_back",
+        "_keeps",
         "_latest",
         "arrivals",
         "bytes",
@@ -270,6 +280,7 @@ class TransactionBranch:
         "operations",
         "publications",
         "reservations",
+        "settled_in",
         "settlements",
         "state",
         "watch",
@@ -278,12 +289,14 @@ class TransactionBranch:
     def __init__(self, number: int, limits: Limits, watch: Watch, give_back: GiveBack) -> None:
         """Begin the branch. `give_back` undoes settlements whose undo is RETURN."""
         self._give_back = give_back
+        self._keeps = False  # whether the undo of any settlement is a `Keep`
         self.number = number
         self.limits = limits
         self.watch = watch
         self.state = State.ACTIVE
         self.publications: list[Publication] = []
         self.settlements: list[Settlement] = []
+        self.settled_in: dict[Queue, None] = {}  # the queues of the settlements
         self.reservations: list[ReservationSettlement] = []
         self.arrivals: list[EnlistedPosts] = []  # the delivery tags of messages from links that settle second
         self.operations = 0
@@ -352,6 +365,8 @@ class TransactionBranch:
         except BrokerError:
             self.take_back(work)
             raise
+        self.settled_in[work.consumer.queue] = None
+        self._keeps = self._keeps or work.undo is not RETURN
         if not self.settlements or not self._continued_by(work):
             self.settlements.append(work)
 
@@ -392,7 +407,7 @@ class TransactionBranch:
     def take_back(self, settlement: Settlement) -> None:
         """Undo one settlement."""
         if settlement.undo is RETURN:
-            self._give_back([settlement], [])
+            self._give_back([settlement], (settlement.consumer.queue,), [])
         else:
             keeper, tags = settlement.undo
             keeper.keep(settlement.consumer, tags, settlement.entries)
@@ -415,19 +430,23 @@ class TransactionBranch:
         """Undo the branch: drop its published messages and undo its settlements (TX-4, DTX-14). Many deliveries return
         to their queues in later turns.
         """
-        settlements, publications = self.settlements, self.publications
-        self.settlements, self.publications = [], []
+        if not self._keeps:
+            self.abandon()
+            return
+        settlements, queues, publications = self.settlements, self.settled_in, self.publications
+        self.settlements, self.settled_in, self.publications = [], {}, []
         self.end()
-        self._give_back([settlement for settlement in settlements if settlement.undo is RETURN], publications)
+        self._give_back([settlement for settlement in settlements if settlement.undo is RETURN], queues, publications)
         for settlement in settlements:
             if settlement.undo is not RETURN:
                 self.take_back(settlement)
 
     def abandon(self) -> None:
         """Undo the branch, but return all of its deliveries to their queues: their client is gone."""
-        for settlement in self.settlements:
-            settlement.undo = RETURN
-        self.undo()
+        settlements, queues, publications = self.settlements, self.settled_in, self.publications
+        self.settlements, self.settled_in, self.publications = [], {}, []
+        self.end()
+        self._give_back(settlements, queues, publications)
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
         """Return every delivery that is settled in the branch."""
@@ -450,6 +469,8 @@ class TransactionBranch:
         """Drop the references to the work."""
         self.publications.clear()
         self.settlements.clear()
+        self.settled_in.clear()
+        self._keeps = False
         if self.arrivals:
             for posts in self.arrivals:
                 posts.leave()

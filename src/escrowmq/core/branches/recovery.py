@@ -78,6 +78,7 @@ class FoundBranches:
                 continue
             queue.unsettled += len(entries)
             branch.settlements.append(Settlement(queue.getter, entries, disposition))
+            branch.settled_in[queue] = None
         references.remove(merged(some for _, item in locks for some in item.ranges))
 
     def _unread(self, branch: XaBranch, error: LogUnreadable, *queues: Queue) -> UnreadWork:

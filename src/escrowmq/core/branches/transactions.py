@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import large_effects, resolution
 from escrowmq.core.branches.branch import PIECE, CommitResult, Input, State, TransactionBranch
 from escrowmq.core.branches.decision import place_one
 from escrowmq.core.branches.large_commit import LargeCommit
+from escrowmq.core.branches.undone import Undone
 from escrowmq.core.leftover import freed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from escrowmq.core.branches.branch import Limits, Publication, Settlement
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.leftover import LeftOver
-    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Holder
-    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.returning import Source
     from escrowmq.core.reservations.reservation import ReservationSettlement
 
 
 LARGE: Final = 1000
 """Operations above which a branch is committed or rolled back in pieces."""
+_LOOKED_AT: Final = 5000  # settlements whose deliveries are counted; more than that are many in any case
 
 
 class Host(large_effects.Host, Protocol):
@@ -32,8 +35,8 @@ class Host(large_effects.Host, Protocol):
     holders: dict[Holder, None]
     left_over: LeftOver
 
-    def give_back(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
-        """Requeue deliveries, in order. The lists belong to the engine from now on."""
+    def give_back(self, source: Source, count: int, queues: Iterable[Queue]) -> None:
+        """Requeue deliveries, in order. The source belongs to the engine from now on."""
         ...
 
 
@@ -145,11 +148,14 @@ class Transactions:
         if branch.holding is not None:
             branch.holding.close()
 
-    def give_back(self, settlements: Sequence[Settlement], publications: list[Publication]) -> None:
+    def give_back(
+        self, settlements: list[Settlement], queues: Iterable[Queue], publications: list[Publication]
+    ) -> None:
         """Undo settlements whose undo is RETURN: their deliveries return to their places, many of them in later turns.
         The memory of `publications`, which are dropped, is freed in the same way.
         """
         if settlements:
-            self._engine.give_back([(settlement.consumer, settlement.entries) for settlement in settlements])
+            count = sum([len(settlement.entries) for settlement in islice(settlements, _LOOKED_AT)])
+            self._engine.give_back(Undone(settlements), count, queues)
         if len(publications) > PIECE:
             self._engine.left_over.add(freed(publications))

@@ -123,6 +123,7 @@ class UnreadWork:
                 _unlock(locked)
                 settlement = Settlement(locked.queue.getter, some, locked.disposition)
                 branch.settlements.insert(locked.before, settlement)
+                branch.settled_in[locked.queue] = None
         for each in self._withheld:
             load_run(engine, branch, found, each.item, each.queues, each.before)
         branch.unread = None

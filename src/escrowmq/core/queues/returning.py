@@ -11,59 +11,132 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Holder
     from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
 
-PIECE: Final = 2000
-"""Deliveries that return in one turn. Each costs about half a microsecond."""
+PIECE: Final = 1000
+"""Deliveries that return in one turn. Each costs about half a microsecond, or 2 without neighbours of the same run."""
+TOGETHER: Final = 250
+"""Deliveries that are taken at once. Those of one consumer return together."""
+_GROUP: Final = 6  # deliveries that cost as much as a consumer
+
+Deliveries = list[tuple["Consumer", "list[Entry]"]]
 
 
-class Returning:
-    """Deliveries that are on their way back to their queues. It holds them until then (`core.ports.Holder`).
+class Source(Protocol):
+    """Deliveries that are to return. It is true as long as there are any."""
 
-    While some of a queue's messages return, the queue delivers nothing: a later message would overtake them.
-    """
+    def __bool__(self) -> bool: ...
+
+    def take_some(self, most: int) -> Deliveries:
+        """Remove and return the first deliveries, at most `most` of them. A step does not depend on their number."""
+        ...
+
+    def copies(self) -> Deliveries:
+        """Return copies of all of them."""
+        ...
+
+    def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """Return at most `most` of them, from number `start` on."""
+        ...
+
+
+class Lists:
+    """Lists of deliveries as a source. They belong to this object from now on."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self, waiting: Iterable[tuple[Consumer, list[Entry]]]) -> None:
-        """The lists of entries belong to this object from now on."""
         self._waiting = deque((consumer, entries) for consumer, entries in waiting if entries)
-        for consumer, _ in self._waiting:
-            consumer.queue.returning += 1
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def step(self, requeue: Callable[[Consumer, list[Entry]], None], most: int = PIECE) -> None:
-        """Return up to `most` deliveries."""
+    def take_some(self, most: int) -> Deliveries:
+        """See `Source.take_some`."""
+        found = []
         while self._waiting and most > 0:
             consumer, entries = self._waiting[0]
-            some = entries[:most]
+            found.append((consumer, entries[:most]))
             del entries[:most]
-            most -= len(some)
+            most -= len(found[-1][1])
             if not entries:
                 self._waiting.popleft()
-                consumer.queue.returning -= 1
-            requeue(consumer, some)
+        return found
 
-    def held(self) -> list[tuple[Consumer, list[Entry]]]:
-        """Copies of the deliveries that have not returned yet."""
+    def copies(self) -> Deliveries:
+        """See `Source.copies`."""
         return [(consumer, entries.copy()) for consumer, entries in self._waiting]
+
+    def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
+        """See `Source.part`."""
+        return part_of(self._waiting, start, most)
+
+
+def part_of(deliveries: Iterable[tuple[Consumer, list[Entry]]], start: int, most: int) -> list[tuple[Consumer, Entry]]:
+    """Return at most `most` of `deliveries`, from number `start` on."""
+    found: list[tuple[Consumer, Entry]] = []
+    for consumer, entries in deliveries:
+        if start < len(entries):
+            found += [(consumer, entry) for entry in islice(entries, start, start + most - len(found))]
+            if len(found) == most:
+                break
+        start = max(start - len(entries), 0)
+    return found
+
+
+class Pause:
+    """While some of a queue's messages return, the queue delivers nothing: a later message would overtake them."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self._queues = list(queues)
+        for queue in self._queues:
+            queue.returning += 1
+
+    def end(self, dirty: dict[Queue, None]) -> None:
+        """Let the queues deliver again: those that have consumers become dirty."""
+        for queue in self._queues:
+            queue.returning -= 1
+            if queue.consumers:
+                dirty[queue] = None
+        self._queues.clear()
+
+
+class Returning:
+    """Deliveries on their way back to their queues. It holds them until then (`core.ports.Holder`)."""
+
+    __slots__ = ("_pause", "_source")
+
+    def __init__(self, source: Source, queues: Iterable[Queue]) -> None:
+        """`queues` has those of all deliveries of `source`, and perhaps others."""
+        self._source = source
+        self._pause = Pause(queues)
+
+    def step(self, requeue: Callable[[Consumer, list[Entry]], None], dirty: dict[Queue, None], most: int) -> bool:
+        """Return up to `most` deliveries, fewer if they belong to many consumers. Return whether all are back."""
+        while self._source and most > 0:
+            for consumer, entries in self._source.take_some(min(most, TOGETHER)):
+                requeue(consumer, entries)
+                most -= len(entries) + _GROUP
+        if self._source:
+            return False
+        self._pause.end(dirty)
+        return True
+
+    def held(self) -> Deliveries:
+        """Copies of the deliveries that have not returned yet."""
+        return self._source.copies()
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """At most `most` of them, from number `start` on."""
-        found: list[tuple[Consumer, Entry]] = []
-        for consumer, entries in self._waiting:
-            if start < len(entries):
-                found += [(consumer, entry) for entry in islice(entries, start, start + most - len(found))]
-                if len(found) == most:
-                    break
-            start = max(start - len(entries), 0)
-        return found
+        return self._source.part(start, most)
 
 
 class Host(Protocol):
     """The part of the engine that returns need."""
 
+    dirty: dict[Queue, None]
     holders: dict[Holder, None]
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
@@ -84,15 +157,17 @@ class Returns:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
-        """Requeue deliveries, in order: at once if they are few. The lists belong to this object from now on."""
-        if sum([len(entries) for _, entries in deliveries]) > self.piece:
-            returning = Returning(deliveries)
+    def add(self, source: Source, count: int, queues: Iterable[Queue]) -> None:
+        """Requeue `count` deliveries of `queues`, in order: at once if they are few. The source belongs to this object
+        from now on.
+        """
+        if count > self.piece:
+            returning = Returning(source, queues)
             self._host.holders[returning] = None
             self._waiting.append(returning)
             return
         groups: dict[Consumer, list[Entry]] = {}
-        for consumer, entries in deliveries:
+        for consumer, entries in source.take_some(count) if count else ():
             groups.setdefault(consumer, []).extend(entries)
         for consumer, entries in groups.items():
             self._host.requeue(consumer, entries)
@@ -101,7 +176,6 @@ class Returns:
         """Return a piece, if anything waits."""
         if self._waiting:
             returning = self._waiting[0]
-            returning.step(self._host.requeue, self.piece)
-            if not returning:
+            if returning.step(self._host.requeue, self._host.dirty, self.piece):
                 self._waiting.popleft()
                 del self._host.holders[returning]

@@ -8,56 +8,23 @@ a hole. A run that is mostly holes is divided, so memory stays in proportion to 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.messages.entry import Entry
-from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
+from escrowmq.core.queues.runs import Runs, Stretch, TagRun
 
-Stretch = tuple[int, list[Entry], Consumer]
-"""Deliveries of one consumer with consecutive tags: the first tag, the entries, the consumer."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.queue import Queue
 
 _LONGEST: Final = 1024  # the most entries of a run; removing the first one moves the others
 _SHORT: Final = 16  # a run of at most this many slots is not divided, however few are in use
 _UNWEIGHED: Final = 64  # new runs whose sizes are estimated together; by then most may have been settled
-_GHOSTS: Final = 32  # empty runs that may stay in the middle, in addition to as many as there are other runs
-
-
-class _Run:
-    """Consecutive tags from `first` on. A settled delivery's entry is None; `count` is the number of the others. `each`
-    is the estimated memory of one of them, in bytes; 0 while it is not estimated.
-    """
-
-    __slots__ = ("consumer", "count", "each", "entries", "first")
-
-    def __init__(self, first: int, entries: list[Any], consumer: Consumer, count: int, each: int = 0) -> None:
-        self.each = each
-        self.first = first
-        self.entries = entries
-        self.consumer = consumer
-        self.count = count
-
-    def living(self) -> list[Entry]:
-        """Return a copy of the list of entries, without holes."""
-        if self.count == len(self.entries):
-            return self.entries.copy()
-        return [entry for entry in self.entries if entry is not None]
-
-    def stretches(self, begin: int, end: int) -> Iterator[Stretch]:
-        """Yield the entries in the slots from `begin` to `end`, divided at holes."""
-        first, found = self.first + begin, []
-        for tag, entry in enumerate(self.entries[begin:end], first):
-            if entry is not None:
-                found.append(entry)
-                continue
-            if found:
-                yield first, found, self.consumer
-                found = []
-            first = tag + 1
-        if found:
-            yield first, found, self.consumer
 
 
 def size_of_one(entries: list[Entry]) -> int:
@@ -70,30 +37,18 @@ def size_of_one(entries: list[Entry]) -> int:
 class Unsettled:
     """The unsettled deliveries of a channel or link. `count` is their number, `next_tag` the tag of the next one."""
 
-    __slots__ = (
-        "_begun",
-        "_bytes",
-        "_firsts",
-        "_ghosts",
-        "_head",
-        "_reached",
-        "_runs",
-        "_unweighed",
-        "count",
-        "next_tag",
-    )
+    __slots__ = ("_begun", "_bytes", "_reached", "_runs", "_unweighed", "count", "next_tag")
 
     def __init__(self) -> None:
         self.next_tag = 1
         self.count = 0
         self._bytes = 0  # the estimated size of the runs that are not in `_unweighed`
-        self._unweighed: list[_Run] = []
-        # In order of their tags. The runs before `_head` were removed; some of the others may be empty.
-        self._runs: list[_Run] = []
-        self._firsts: list[int] = []  # the first tags of the runs, for searching
-        self._head = 0
-        self._ghosts = 0  # empty runs behind the head
+        self._unweighed: list[TagRun] = []
+        self._runs = Runs()
         self._begun = self._reached = (0, 0)  # number and tag at which the last `part` began and ended
+
+    def __bool__(self) -> bool:
+        return self.count > 0
 
     # -- reading
 
@@ -120,34 +75,42 @@ class Unsettled:
 
     def copies(self) -> list[tuple[Consumer, list[Entry]]]:
         """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
-        return [(run.consumer, run.living()) for run in islice(self._runs, self._head, None) if run.count]
+        return [(run.consumer, run.living()) for run in self._runs]
 
     def slots(self) -> list[tuple[int, list[Entry | None], Consumer]]:
         """Copies of the runs with their first tags, in order. Settled deliveries are None. It takes a step for each
         run, not for each delivery.
         """
-        return [(run.first, run.entries.copy(), run.consumer) for run in islice(self._runs, self._head, None)]
+        return [(run.first, run.entries.copy(), run.consumer) for run in self._runs]
 
     def stretches(self, first: int = 0) -> Iterator[Stretch]:
         """Yield the deliveries, in order of their tags, from the run with the tag `first` on. Nothing may be added or
         removed meanwhile.
         """
-        for run in islice(self._runs, max(self._index(first), self._head), None):
+        for run in self._runs.from_tag(first):
             yield from run.stretches(0, len(run.entries))
 
     def find(self, tag: int) -> Stretch | None:
         """Return the delivery with this tag without removing it; None if there is none."""
-        i = self._index(tag)
-        run = self._runs[i] if i >= self._head else None
+        run = self._run_at(*self._runs.locate(tag))
         entry = run.entries[tag - run.first] if run is not None and tag - run.first < len(run.entries) else None
         return None if run is None or entry is None else (tag, [entry], run.consumer)
+
+    def queues(self) -> set[Queue]:
+        """Return the queues of all deliveries, and perhaps of some former ones. It takes a step for each consumer and
+        for every few hundred runs.
+        """
+        return {consumer.queue for consumer in self._runs.consumers()}
+
+    def _run_at(self, at: int, i: int) -> TagRun | None:
+        return self._runs.blocks[at].runs[i] if i >= 0 else None
 
     def bytes_before(self, tag: int) -> int:
         """The size of the deliveries with tags less than `tag`, in memory. It is an estimate: a few of each run are
         looked at.
         """
         size = 0
-        for run in islice(self._runs, self._head, None):
+        for run in self._runs:
             if run.first >= tag:
                 break
             count = min(run.count, tag - run.first)
@@ -157,21 +120,19 @@ class Unsettled:
         return size
 
     def __contains__(self, tag: int) -> bool:
-        i = self._index(tag)
-        run = self._runs[i] if i >= self._head else None
-        return run is not None and tag - run.first < len(run.entries) and run.entries[tag - run.first] is not None
+        return self.find(tag) is not None
 
     @property
     def last_tag(self) -> int:
-        """The last tag that is outstanding; 0 if there is none."""
-        for run in reversed(self._runs):
-            if run.count:
-                return run.first + max(i for i, entry in enumerate(run.entries) if entry is not None)
-        return 0
+        """The tag of the last delivery; 0 if there is none."""
+        if not self.count:
+            return 0
+        run = self._runs.blocks[-1].runs[-1]
+        return run.first + max(i for i, entry in enumerate(run.entries) if entry is not None)
 
     def reach(self, tag: int, most: int) -> int:
         """The tag of the `most`-th delivery, or `tag`, which must be outstanding, if that comes first."""
-        for run in islice(self._runs, self._head, None):
+        for run in self._runs:
             if run.first > tag:
                 break
             if run.count < most:
@@ -189,7 +150,7 @@ class Unsettled:
         """
         skip, tag = self._way_to(start)
         found: list[tuple[Consumer, Entry]] = []
-        for run in islice(self._runs, max(self._index(tag), self._head), None):
+        for run in self._runs.from_tag(tag):
             if skip >= run.count and run.first >= tag:
                 skip -= run.count
                 continue
@@ -216,10 +177,6 @@ class Unsettled:
         place, tag = self._begun
         return (start - place, tag) if start >= place > 0 else (start, 0)
 
-    def _index(self, tag: int) -> int:
-        """Return the number of the last run whose first tag is at most `tag`; one less than the head if none is."""
-        return bisect_right(self._firsts, tag, self._head) - 1
-
     # -- adding
 
     def add(self, entries: list[Entry], consumer: Consumer) -> None:
@@ -230,9 +187,8 @@ class Unsettled:
                 self.add(entries[at : at + _LONGEST], consumer)
             return
         tag = self.next_tag
-        run = _Run(tag, entries[:], consumer, count)
+        run = TagRun(tag, entries[:], consumer, count)
         self._runs.append(run)
-        self._firsts.append(tag)
         self._unweighed.append(run)
         if len(self._unweighed) >= _UNWEIGHED:
             self._weigh()
@@ -242,16 +198,15 @@ class Unsettled:
     def add_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> int:
         """Do `add` for deliveries to several consumers, in order. Return the first tag. The lists are kept."""
         first = tag = self.next_tag
-        runs, firsts, unweighed = self._runs, self._firsts, self._unweighed
+        append, unweighed = self._runs.append, self._unweighed
         for consumer, entries in deliveries:
             count = len(entries)
             if not 0 < count <= _LONGEST:
                 self.add(entries, consumer)
                 tag += count
                 continue
-            run = _Run(tag, entries, consumer, count)
-            runs.append(run)
-            firsts.append(tag)
+            run = TagRun(tag, entries, consumer, count)
+            append(run)
             unweighed.append(run)
             tag += count
             self.next_tag = tag
@@ -268,125 +223,143 @@ class Unsettled:
 
     def take(self, tag: int) -> Stretch | None:
         """Remove and return the delivery with this tag; None if there is none."""
-        i = self._index(tag)
-        if i < self._head:
+        at, i = self._runs.locate(tag)
+        if i < 0:
             return None
-        run = self._runs[i]
-        at = tag - run.first
-        if at >= len(run.entries):
+        block = self._runs.blocks[at]
+        run = block.runs[i]
+        slot = tag - run.first
+        if slot >= len(run.entries):
             return None
-        entry = run.entries[at]
+        entry = run.entries[slot]
         if entry is None:
             return None
-        if at:
-            run.entries[at] = None
-        else:
-            del run.entries[0]
-            run.first = self._firsts[i] = tag + 1
         run.count -= 1
         self.count -= 1
         self._bytes -= run.each
-        if run.count != len(run.entries) or not run.count:
-            self._shrink(i, run)
+        if not run.count:
+            run.entries = []
+            self._runs.remove(at, i, i + 1)
+        elif slot:
+            run.entries[slot] = None
+            self._shrink(at, i, run)
+        else:
+            del run.entries[0]
+            run.first = block.firsts[i] = tag + 1
+            if run.count != len(run.entries):
+                self._shrink(at, i, run)
         return tag, [entry], run.consumer
 
     def take_each(self, tags: list[int]) -> list[Stretch]:
         """Remove and return the deliveries with these tags, in their order, up to the first tag that is unknown."""
         taken: list[Stretch] = []
-        at = 0
-        while at < len(tags):
-            tag = tags[at]
-            i = self._index(tag)
-            run = self._runs[i] if i >= self._head else None
+        begin = 0
+        while begin < len(tags):
+            tag = tags[begin]
+            at, i = self._runs.locate(tag)
+            run = self._run_at(at, i)
             most = 1
             if run is not None and run.first == tag and run.count == len(run.entries):
-                most = min(run.count, len(tags) - at)
-                if most == 1 or tags[at : at + most] == list(range(tag, tag + most)):
-                    taken.append(self._take_front(i, run, most))
-                    at += most
+                most = min(run.count, len(tags) - begin)
+                if most == 1 or tags[begin : begin + most] == list(range(tag, tag + most)):
+                    taken.append(self._take_front(at, i, run, most))
+                    begin += most
                     continue
-            for tag in tags[at : at + most]:
+            for tag in tags[begin : begin + most]:
                 one = self.take(tag)
                 if one is None:
                     return taken
                 taken.append(one)
-            at += most
+            begin += most
         return taken
 
     def take_through(self, tag: int) -> list[Stretch]:
         """Remove and return all deliveries up to this tag (0: all); nothing if it is unknown."""
         if tag == 0:
             return self.clear()
-        last = self._index(tag)
-        if last < self._head:
+        at, i = self._runs.locate(tag)
+        run = self._run_at(at, i)
+        if run is None or tag - run.first >= len(run.entries) or run.entries[tag - run.first] is None:
             return []
-        run = self._runs[last]
-        behind = tag - run.first + 1
-        if behind > len(run.entries) or run.entries[behind - 1] is None:
-            return []
-        taken: list[Stretch] = []
-        for before in islice(self._runs, self._head, last):
-            if before.count:
-                self._collect(before, taken)
-            else:
-                self._ghosts -= 1
-        self._head = last
-        if behind == len(run.entries):
-            self._collect(run, taken)
-        else:
-            found = list(run.stretches(0, behind))
-            del run.entries[:behind]
-            run.first = self._firsts[last] = tag + 1
-            count = sum([len(entries) for _, entries, _ in found])
-            run.count -= count
-            self._bytes -= count * run.each
-            taken += found
-        self.count -= sum([len(entries) for _, entries, _ in taken])
-        self._shrink(last, run)
-        return taken
+        if at == i == 0 and run.count == len(run.entries):  # usually the tag is in the first run
+            return [self._take_front(0, 0, run, tag - run.first + 1)]
+        return self.take_between(self._runs.blocks[0].firsts[0], tag)
+
+    def take_some(self, most: int) -> list[tuple[Consumer, list[Entry]]]:
+        """Remove and return the first deliveries, at most `most` of them, by consumer."""
+        taken = self.take_through(self.reach(self.last_tag, most)) if most < self.count else self.clear()
+        return [*entries_by_consumer(taken).items()]
 
     def take_between(self, first: int, last: int) -> list[Stretch]:
         """Remove and return the deliveries with tags from `first` to `last`; tags without a delivery are skipped."""
         taken: list[Stretch] = []
+        runs = self._runs
         while first <= last:
-            i = max(self._index(first), self._head)
-            if i >= len(self._runs) or self._runs[i].first > last:
-                break
-            run = self._runs[i]
-            behind = run.first + len(run.entries)
-            if behind <= first:
-                if i + 1 == len(self._firsts):
+            at, i = runs.locate(first)
+            run = self._run_at(at, i)
+            if run is None or run.first + len(run.entries) <= first:  # go on with the next run
+                following = self._after(at, i)
+                if following is None or following > last:
                     break
-                first = self._firsts[i + 1]
+                first = following
                 continue
+            block = runs.blocks[at]
+            if first <= run.first:
+                end = bisect_right(block.firsts, last)
+                behind = block.runs[end - 1].first + len(block.runs[end - 1].entries)
+                if behind <= last + 1 or end > i + 1:
+                    if behind > last + 1:
+                        end -= 1
+                        behind = block.firsts[end]
+                    first = behind
+                    self._take_runs(at, i, end, taken)
+                    continue
             begin, end = max(first - run.first, 0), min(last + 1 - run.first, len(run.entries))
-            first = behind
+            first = run.first + len(run.entries)
             if begin == 0 and run.count == len(run.entries):
-                taken.append(self._take_front(i, run, end))
+                taken.append(self._take_front(at, i, run, end))
                 continue
             found = list(run.stretches(begin, end))
-            run.entries[begin:end] = [None] * (end - begin)
             count = sum([len(entries) for _, entries, _ in found])
-            run.count -= count
-            self.count -= count
-            self._bytes -= count * run.each
-            taken += found
             if count:
-                self._shrink(i, run)
+                run.entries[begin:end] = [None] * (end - begin)
+                run.count -= count
+                self.count -= count
+                self._bytes -= count * run.each
+                taken += found
+                self._shrink(at, i, run)
         return taken
+
+    def _after(self, at: int, i: int) -> int | None:
+        """Return the first tag of the run that follows run number `i` of block number `at`."""
+        blocks = self._runs.blocks
+        if i + 1 < len(blocks[at].runs):
+            return blocks[at].firsts[i + 1]
+        return blocks[at + 1].firsts[0] if at + 1 < len(blocks) else None
 
     def clear(self) -> list[Stretch]:
         """Remove and return everything, in order."""
         taken: list[Stretch] = []
-        for run in islice(self._runs, self._head, None):
-            self._collect(run, taken)
-        self._runs.clear()
-        self._firsts.clear()
-        self._head = self._ghosts = self.count = self._bytes = 0
+        while self.count:
+            self._take_runs(0, 0, len(self._runs.blocks[0].runs), taken)
+        self._bytes = 0
         self._unweighed.clear()
         return taken
 
-    def _take_front(self, i: int, run: _Run, count: int) -> Stretch:
+    def _take_runs(self, at: int, begin: int, end: int, taken: list[Stretch]) -> None:
+        """Move the runs from number `begin` to `end` of block number `at` to `taken`."""
+        for run in self._runs.blocks[at].runs[begin:end]:
+            count = run.count
+            self.count -= count
+            self._bytes -= count * run.each
+            if count == len(run.entries):
+                taken.append((run.first, run.entries, run.consumer))
+            else:
+                taken += run.stretches(0, len(run.entries))
+            run.entries, run.count = [], 0
+        self._runs.remove(at, begin, end)
+
+    def _take_front(self, at: int, i: int, run: TagRun, count: int) -> Stretch:
         """Remove and return the first `count` entries of a run without holes."""
         first, found = run.first, run.entries
         self.count -= count
@@ -395,21 +368,11 @@ class Unsettled:
         if run.count:
             found = found[:count]
             del run.entries[:count]
-            run.first = self._firsts[i] = first + count
+            run.first = self._runs.blocks[at].firsts[i] = first + count
         else:
-            self._drop(i, run)
+            run.entries = []  # it may be among those that have to be weighed
+            self._runs.remove(at, i, i + 1)
         return first, found, run.consumer
-
-    def _collect(self, run: _Run, taken: list[Stretch]) -> None:
-        """Move everything from a run to `taken`; the run is empty then."""
-        self._bytes -= run.count * run.each
-        if run.count == len(run.entries):
-            if run.count:
-                taken.append((run.first, run.entries, run.consumer))
-        else:
-            taken += run.stretches(0, len(run.entries))
-        run.entries = []
-        run.count = 0
 
     # -- restoring
 
@@ -424,44 +387,37 @@ class Unsettled:
     def _put_back(self, first: int, entries: list[Entry], consumer: Consumer) -> None:
         """Put back deliveries with consecutive tags, which may belong to several runs."""
         while entries:
-            i = self._index(first)
-            count = len(entries)
-            if i + 1 < len(self._firsts):
-                count = min(count, self._firsts[i + 1] - first)
-            self._put_back_at(i, first, entries[:count], consumer)
+            at, i = self._runs.locate(first)
+            following = self._after(at, i)
+            count = len(entries) if following is None else min(len(entries), following - first)
+            self._put_back_at(at, i, first, entries[:count], consumer)
             first += count
             del entries[:count]
 
-    def _put_back_at(self, i: int, first: int, entries: list[Entry], consumer: Consumer) -> None:
-        """Put back deliveries whose tags lie after the first tag of run number `i` and before the next run."""
-        runs, firsts = self._runs, self._firsts
+    def _put_back_at(self, at: int, i: int, first: int, entries: list[Entry], consumer: Consumer) -> None:
+        """Put back deliveries whose tags lie after the first tag of run number `i` of block number `at` and before the
+        next run.
+        """
         count = len(entries)
         self.count += count
-        run = runs[i] if i >= self._head else None
-        if run is not None and run.count and first - run.first + count <= len(run.entries):
+        run = self._run_at(at, i)
+        if run is not None and first - run.first + count <= len(run.entries):
             run.entries[first - run.first : first - run.first + count] = entries
             run.count += count
             self._bytes += count * run.each
             return
-        back = _Run(first, entries, consumer, count, size_of_one(entries))
+        back = TagRun(first, entries, consumer, count, size_of_one(entries))
         self._bytes += count * back.each
-        if run is not None and not run.count:
-            runs[i], firsts[i] = back, first
-            self._ghosts -= 1
-        elif 0 <= i < self._head:
-            runs[i], firsts[i] = back, first
-            self._head = i
-        else:
-            runs.insert(i + 1, back)
-            firsts.insert(i + 1, first)
+        self._runs.insert(at, i + 1, back)
 
     # -- keeping memory in proportion
 
-    def _shrink(self, i: int, run: _Run) -> None:
-        """Drop, trim or divide run number `i`, from which deliveries were removed."""
+    def _shrink(self, at: int, i: int, run: TagRun) -> None:
+        """Drop, trim or divide run number `i` of block number `at`, from which deliveries were removed."""
         entries = run.entries
         if not run.count:
-            self._drop(i, run)
+            run.entries = []
+            self._runs.remove(at, i, i + 1)
             return
         while entries[-1] is None:
             entries.pop()
@@ -471,32 +427,13 @@ class Unsettled:
         if holes:
             del entries[:holes]
             run.first += holes
-            self._firsts[i] = run.first
+            self._runs.blocks[at].firsts[i] = run.first
         if len(entries) > max(_SHORT, 4 * run.count):
             if not run.each:
                 self._weigh()
-            each = run.each
-            parts = [_Run(at, some, run.consumer, len(some), each) for at, some, _ in run.stretches(0, len(entries))]
-            self._runs[i : i + 1] = parts
-            self._firsts[i : i + 1] = [part.first for part in parts]
-
-    def _drop(self, i: int, run: _Run) -> None:
-        """Remove run number `i`, which is empty, and sometimes other empty runs with it."""
-        runs, firsts = self._runs, self._firsts
-        run.entries = []
-        self._ghosts += 1
-        if i == self._head:
-            while i < len(runs) and not runs[i].count:
-                i += 1
-                self._ghosts -= 1
-            if i == len(runs) or i > max(_GHOSTS, len(runs) // 2):
-                del runs[:i], firsts[:i]
-                i = 0
-            self._head = i
-        elif self._ghosts > max(_GHOSTS, (len(runs) - self._head) // 2):
-            self._runs = [one for one in runs if one.count]
-            self._firsts = [one.first for one in self._runs]
-            self._head = self._ghosts = 0
+            found = run.stretches(0, len(entries))
+            parts = [TagRun(first, some, consumer, len(some), run.each) for first, some, consumer in found]
+            self._runs.replace(at, i, parts)
 
 
 def entries_by_consumer(taken: list[Stretch]) -> dict[Consumer, list[Entry]]:

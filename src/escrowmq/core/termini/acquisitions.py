@@ -18,7 +18,8 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
-from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, size_of_one
+from escrowmq.core.queues.runs import Stretch
+from escrowmq.core.queues.unsettled import Unsettled, by_consumer, size_of_one
 from escrowmq.core.termini.locks import LockedPiece, Locks, is_lockable, pieces_of
 from escrowmq.core.termini.tags import delivery_tag, parse_tag
 
@@ -332,9 +333,10 @@ class Acquisitions:
                 self._unsettled.restore(self._getter(piece.queue), tags, entries)
             self._count()
 
-    def take_all(self) -> list[tuple[Consumer, list[Entry]]]:
+    def take_all(self) -> Unsettled:
         """Remove and return all deliveries in memory."""
-        taken = [(consumer, entries) for _, entries, consumer in self._unsettled.clear()]
+        taken, self._unsettled = self._unsettled, Unsettled()
+        self._unsettled.next_tag = taken.next_tag
         if self.holding is not None:
             self.holding.follow(self._unsent)
         return taken

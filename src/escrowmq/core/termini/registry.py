@@ -271,10 +271,10 @@ class Termini:
         default = terminus.settings.default
         taken = terminus.deliveries.take_all()
         if default is Disposition.MODIFIED:
-            self.engine.give_back(taken)
+            self.engine.give_back(taken, taken.count, taken.queues())
             self._give_back_locked(terminus)
             return count
-        self.dispose(taken, default)
+        self.dispose(taken.take_some(taken.count), default)
         numbers = terminus.deliveries.numbers()
         for begin in range(0, len(numbers), PIECE):
             some = terminus.deliveries.take_up(numbers[begin : begin + PIECE])

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.wire.amqp091.channel import Channel
 
-ACKED_AT_ONCE: Final = 2048
+ACKED_AT_ONCE: Final = 500
 """Unsettled deliveries up to which one acknowledgement of several is a single piece of work."""
-_REJECTED_AT_ONCE: Final = 64
 _PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}
 
 
@@ -169,9 +168,11 @@ def _refused(*, requeue: bool) -> Disposition:
 
 
 def basic_nack(channel: Channel, method: spec.BasicNack) -> Iterator[None] | None:
-    if method.multiple and not method.requeue and channel.unsettled.count > _REJECTED_AT_ONCE:
-        return settling.settle_in_pieces(channel, method.delivery_tag, Disposition.REJECTED)
-    settling.settle(channel, method.delivery_tag, _refused(requeue=method.requeue), multiple=method.multiple)
+    disposition = _refused(requeue=method.requeue)
+    most = min(settling.AT_ONCE, channel.broker.engine.returns.piece)
+    if method.multiple and channel.unsettled.count > most:
+        return settling.settle_in_pieces(channel, method.delivery_tag, disposition)
+    settling.settle(channel, method.delivery_tag, disposition, multiple=method.multiple)
     return None
 
 
@@ -179,13 +180,13 @@ def basic_reject(channel: Channel, method: spec.BasicReject) -> None:
     settling.settle(channel, method.delivery_tag, _refused(requeue=method.requeue), multiple=False)
 
 
-def basic_recover(channel: Channel, method: spec.BasicRecover) -> None:
-    settling.recover(channel, requeue=method.requeue)
+def basic_recover(channel: Channel, method: spec.BasicRecover) -> Iterator[None]:
+    yield from settling.recover(channel, requeue=method.requeue)
     channel.send(spec.BasicRecoverOk())
 
 
-def basic_recover_async(channel: Channel, method: spec.BasicRecoverAsync) -> None:
-    settling.recover(channel, requeue=method.requeue)
+def basic_recover_async(channel: Channel, method: spec.BasicRecoverAsync) -> Iterator[None]:
+    return settling.recover(channel, requeue=method.requeue)
 
 
 def confirm_select(channel: Channel, method: spec.ConfirmSelect) -> None:

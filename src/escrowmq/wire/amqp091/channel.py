@@ -390,7 +390,8 @@ class Channel:
             broker.engine.left_over.add(self.committing)
             self.committing = None
         self.watch.close()
-        broker.engine.give_back([(consumer, entries) for _, entries, consumer in self.unsettled.clear()])
+        unsettled, self.unsettled = self.unsettled, Unsettled()
+        broker.engine.give_back(unsettled, unsettled.count, unsettled.queues())
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
         broker.engine.channels[self.connection.user] -= 1

@@ -43,6 +43,7 @@ _ACK: Final = b"\x00\x3c\x00\x50"
 _GET: Final = b"\x00\x3c\x00\x46"
 _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
 _ACK_FRAME: Final = 21
+_ACKS: Final = 1000  # acknowledgements of single deliveries that are settled together
 _HEADER_FRAME: Final = struct.Struct(">BHIIQ")  # frame header, class and weight, body size
 _BASIC: Final = 60 << 16
 _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
@@ -295,7 +296,7 @@ class Reader:
         tags: list[int] = []
         last = end - _ACK_FRAME
         try:
-            while at <= last and startswith(head, at):
+            while at <= last and startswith(head, at) and len(tags) < _ACKS:
                 tag, multiple, mark = unpack(buf, at + 11)
                 if mark != _END:
                     if tags:

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.holdings import STEP
 from escrowmq.core.branches.branch import RETURN, Keep, Settlement, TransactionBranch
-from escrowmq.core.budget import DEAD_LETTERED, SETTLED
+from escrowmq.core.budget import DEAD_LETTERED, RETURNED, SETTLED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.queues.unsettled import Stretch, by_consumer, entries_by_consumer
+from escrowmq.core.queues.returning import TOGETHER, Pause
+from escrowmq.core.queues.runs import Stretch
+from escrowmq.core.queues.unsettled import by_consumer, entries_by_consumer
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.channel import Channel
 
-_LEAST: Final = 32  # deliveries that are settled in any case when a request goes on
+AT_ONCE: Final = 64
+"""Unsettled deliveries up to which a method that concerns several is a single piece of work."""
 _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
+_MODIFIED: Final = Disposition.MODIFIED
 
 
 def settle(channel: Channel, tag: int, disposition: Disposition, *, multiple: bool) -> None:
     """Execute basic.ack, nack or reject. Raises PRECONDITION_FAILED if the tag is not outstanding."""
     if multiple:
         taken = channel.unsettled.take_through(tag)
-        if disposition is Disposition.MODIFIED and channel.branch is None and taken:
-            channel.holding.shrink(channel.counted_bytes)
-            channel.broker.engine.give_back([(consumer, entries) for _, entries, consumer in taken])
-            return
     else:
         one = channel.unsettled.take(tag)
         taken = [] if one is None else [one]
@@ -37,20 +37,28 @@ def settle(channel: Channel, tag: int, disposition: Disposition, *, multiple: bo
 
 
 def settle_in_pieces(channel: Channel, tag: int, disposition: Disposition) -> Iterator[None]:
-    """Like `settle` with `multiple`, for many deliveries: a part of them at a time."""
+    """Like `settle` with `multiple`, for many deliveries: a part of them at a time. Nothing overtakes those that
+    return.
+    """
     unsettled, requests = channel.unsettled, channel.broker.engine.requests
     tag = tag or unsettled.last_tag
     if tag not in unsettled:
         raise _unknown_tag(tag)
-    cost = 1 / SETTLED if disposition is Disposition.ACCEPTED else DEAD_LETTERED
-    while True:
-        reached = unsettled.reach(tag, max(int(requests.left / cost), _LEAST))
-        before = unsettled.count
-        _settle(channel, unsettled.take_through(reached), disposition)
-        requests.left -= int(cost * (before - unsettled.count))
-        if reached == tag:
-            return
-        yield
+    returns = disposition is _MODIFIED and channel.branch is None
+    cost = DEAD_LETTERED if disposition is Disposition.REJECTED else 1 / RETURNED if returns else 1 / SETTLED
+    pause = Pause(unsettled.queues() if returns else ())
+    most = min(TOGETHER, channel.broker.engine.returns.piece)
+    try:
+        reached = 0
+        while reached != tag:
+            reached = unsettled.reach(tag, most if cost < 1 else min(max(requests.left // DEAD_LETTERED, 1), most))
+            before = unsettled.count
+            groups = _settle(channel, unsettled.take_through(reached), disposition)
+            requests.left -= groups + int(cost * (before - unsettled.count))
+            if requests.left <= 0 and reached != tag:
+                yield
+    finally:
+        pause.end(channel.broker.engine.dirty)
 
 
 def settle_each(channel: Channel, tags: list[int]) -> None:
@@ -64,16 +72,18 @@ def settle_each(channel: Channel, tags: list[int]) -> None:
         raise _unknown_tag(tags[count])
 
 
-def _settle(channel: Channel, taken: list[Stretch], disposition: Disposition) -> None:
+def _settle(channel: Channel, taken: list[Stretch], disposition: Disposition) -> int:
+    """Settle deliveries. Return the number of consumers that they belong to."""
     if channel.holding.share > STEP:  # one step stays
         channel.holding.shrink(channel.counted_bytes)
     if channel.branch is not None:
-        _settle_in(channel, channel.branch, taken, disposition)
-        return
-    channel.broker.engine.settle_each(entries_by_consumer(taken), disposition)
+        return _settle_in(channel, channel.branch, taken, disposition)
+    groups = entries_by_consumer(taken)
+    channel.broker.engine.settle_each(groups, disposition)
+    return len(groups)
 
 
-def _settle_in(channel: Channel, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> None:
+def _settle_in(channel: Channel, branch: TransactionBranch, taken: list[Stretch], disposition: Disposition) -> int:
     kept = channel.demarcation is None
     groups = by_consumer(taken)
     for i, (consumer, tags, entries) in enumerate(groups, 1):
@@ -84,25 +94,35 @@ def _settle_in(channel: Channel, branch: TransactionBranch, taken: list[Stretch]
             for other, others, rest in groups[i:]:
                 channel.keep(other, others, rest)
             raise
+    return len(groups)
 
 
-def recover(channel: Channel, *, requeue: bool) -> None:
-    """Execute basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer.
+def recover(channel: Channel, *, requeue: bool) -> Iterator[None]:
+    """Execute basic.recover: every unsettled delivery returns to its queue or is sent again to the same consumer, a
+    part of them at a time.
 
-    If the client does not read its deliveries, they return to the queue and are delivered when the client reads
-    again.
+    If the client does not read its deliveries, the rest of them return to the queue and are delivered when the client
+    reads again.
     """
-    engine = channel.broker.engine
-    if requeue:
-        engine.give_back([(consumer, entries) for _, entries, consumer in channel.unsettled.clear()])
-        return
-    for consumer, _, entries in by_consumer(channel.unsettled.clear()):
-        if consumer.receiver is None or consumer.tag not in channel.consumers or not channel.writable:
-            engine.requeue(consumer, entries)
-            continue
-        for entry in entries:
-            entry.deliveries += 1
-        channel.deliver(consumer, entries)
+    unsettled, engine, last = channel.unsettled, channel.broker.engine, channel.unsettled.last_tag
+    pause = Pause(unsettled.queues())
+    try:
+        reached = 0
+        while reached != last:
+            reached = unsettled.reach(last, min(TOGETHER, engine.returns.piece))
+            for consumer, _, entries in by_consumer(unsettled.take_through(reached)):
+                requeue = requeue or not channel.writable
+                engine.requests.left -= 1 + len(entries) // RETURNED
+                if requeue or consumer.receiver is None or consumer.tag not in channel.consumers:
+                    engine.requeue(consumer, entries)
+                    continue
+                for entry in entries:
+                    entry.deliveries += 1
+                channel.deliver(consumer, entries)
+            if engine.requests.left <= 0 and reached != last:
+                yield
+    finally:
+        pause.end(engine.dirty)
 
 
 def _unknown_tag(tag: int) -> BrokerError:

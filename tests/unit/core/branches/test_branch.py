@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -26,6 +26,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.queue import Queue
 from tests.harness.holding import each_held
 from tests.unit.core.site import Site
 
@@ -53,7 +54,7 @@ ENVELOPE = Envelope("", "q")
 def branch(limits: Limits | None = None, returned: list[Settlement] | None = None) -> TransactionBranch:
     """Return a branch; `returned` receives the entries that the branch returns to their queue."""
 
-    def give_back(settlements: Sequence[Settlement], publications: list[Publication]) -> None:
+    def give_back(settlements: list[Settlement], queues: Iterable[Queue], publications: list[Publication]) -> None:
         if returned is not None:
             returned.extend(settlements)
 

@@ -17,6 +17,7 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.returning import Lists
 from escrowmq.core.records.kinds import Kind
 from tests.harness.holding import each_held
 from tests.unit.core.site import Held, taken
@@ -95,7 +96,8 @@ def worked(site: XaSite, seed: int, xid: Xid = X) -> None:
         contents = [b"%d.%d" % (i, j) * choose.choice([1, 1, 70_000]) for j in range(choose.randrange(1, 4))]
         queues = site.broker.engine.route(site.vhost, made)
         site.broker.transactions.enlist(branch, Publication(made, contents, queues, mandatory=True))
-    site.broker.engine.give_back(held)
+    queues = {consumer.queue for consumer, _ in held}
+    site.broker.engine.give_back(Lists(held), sum(len(entries) for _, entries in held), queues)
     assert site.end(xid) is OK
 
 

@@ -7,7 +7,7 @@ import pytest
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.returning import Returning
+from escrowmq.core.queues.returning import Lists, Returning
 from tests.unit.core.site import Sink, Site
 
 
@@ -23,7 +23,8 @@ def given_back(count: int, piece: int) -> tuple[Site, Queue, Sink]:
     site.publish("q", b"later", b"latest")
     entries = [entry for _, entry in sink.got]
     third = count // 3
-    site.broker.engine.give_back([(consumer, entries[2 * third :]), (consumer, entries[: 2 * third])])
+    source = Lists([(consumer, entries[2 * third :]), (consumer, entries[: 2 * third])])
+    site.broker.engine.give_back(source, count, [queue])
     _, other = site.consume(queue)
     return site, queue, other
 
@@ -85,8 +86,9 @@ def test_those_on_the_way_can_be_looked_at_part_by_part() -> None:
     consumer = Consumer(site.queue(), Sink())
     site.publish("q", *[b"x"] * 10)
     entries: list[Entry] = site.vhost.queue("q").order.take(10)
-    returning = Returning([(consumer, entries[:3]), (consumer, []), (consumer, entries[3:])])
-    assert consumer.queue.returning == 2
+    source = Lists([(consumer, entries[:3]), (consumer, []), (consumer, entries[3:])])
+    returning = Returning(source, [consumer.queue])
+    assert consumer.queue.returning == 1
     for start in range(12):
         for most in range(1, 12):
             found = [entry.position for _, entry in returning.held_part(start, most)]

@@ -11,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues import runs
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.unsettled import Stretch, Unsettled, by_consumer, entries_by_consumer
+from escrowmq.core.queues.runs import Stretch
+from escrowmq.core.queues.unsettled import Unsettled, by_consumer, entries_by_consumer
 from tests.unit.core.site import Sink, Site
 
 RUN = Run(Envelope("", "q"), 1, 0)
@@ -43,11 +45,16 @@ class UnsettledMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(runs, "BLOCK", 4)
         self.unsettled = Unsettled()
         self.consumers = [Consumer(queue(), Sink()) for _ in range(2)]
         self.known: dict[int, tuple[Consumer, Entry]] = {}
         self.next_tag = 1
         self.taken: list[Stretch] = []
+
+    def teardown(self) -> None:
+        self.patch.undo()
 
     def pop(self, tags: list[int]) -> list[tuple[int, Consumer, Entry]]:
         return [(tag, *self.known.pop(tag)) for tag in tags]
@@ -160,9 +167,15 @@ class UnsettledMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_in_proportion(self) -> None:
-        runs = self.unsettled._runs
-        assert len(runs) <= 4 * len(self.known) + 100
-        assert sum(len(run.entries) for run in runs) <= 16 * len(self.known)
+        found = list(self.unsettled._runs)
+        assert len(found) <= len(self.known)
+        assert sum(len(run.entries) for run in found) <= 16 * len(self.known)
+
+    @invariant()
+    def blocks_are_small(self) -> None:
+        blocks = self.unsettled._runs.blocks
+        assert all(0 < len(block.runs) < 8 for block in blocks) or blocks[0].runs == blocks[0].firsts == []
+        assert {consumer.queue for consumer, _ in self.known.values()} <= self.unsettled.queues()
 
 
 UnsettledMachine.TestCase.settings = settings(stateful_step_count=30, deadline=None)
@@ -181,7 +194,7 @@ def test_a_stuck_delivery_uses_no_memory_for_later_ones(run: int) -> None:
         unsettled.add(entries(run), consumer)
         assert len(unsettled.take_each(list(range(first, first + run)))) == 1
     assert unsettled.count == 1
-    assert len(unsettled._runs) < 100
+    assert len(list(unsettled._runs)) < 100
     assert sum(len(one.entries) for one in unsettled._runs) == 1
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.unsettled import Unsettled
 from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp091.method import Method
 from tests.harness.client import SimClient
-from tests.unit.wire.amqp091.clients import bodies, consuming, fails_channel, queue
+from tests.harness.server import Options
+from tests.unit.wire.amqp091.clients import Server, bodies, consuming, fails_channel, queue
 
 
 def tags(client: SimClient) -> list[int]:
@@ -122,7 +127,107 @@ class TestSettling:
         assert sum(segment.live for segment in made.journal._table) == 0
 
 
+def got_in_turn(count: int) -> tuple[Server, SimClient, list[Queue]]:
+    """Return a client that has got `count` messages of each of two queues, one by one and in turn. Four deliveries may
+    return in one turn.
+    """
+    made = Server(Options(return_piece=4))
+    client = SimClient(made)
+    client.open_channel(1)
+    for name in ("a", "b"):
+        queue(client, name)
+        client.publish(1, name, *[b"%d" % i for i in range(count)])
+    client.send(1, *[spec.BasicGet("a"), spec.BasicGet("b")] * count)
+    client.inbox.clear()
+    made.broker.engine.requests.turn = made.broker.engine.requests.left = 1
+    vhost = made.broker.directory.vhost("/")
+    return made, client, [vhost.queue("a"), vhost.queue("b")]
+
+
+class TestPieces:
+    @pytest.mark.rule("FAIR-1", "ORD-2")
+    @pytest.mark.parametrize(
+        "method",
+        [spec.BasicNack(0, True, True), spec.BasicNack(39, True, True), spec.BasicRecover(True), spec.BasicRecover()],
+    )
+    def test_deliveries_return_a_few_in_each_turn_and_nothing_overtakes_them(self, method: Method) -> None:
+        made, client, queues = got_in_turn(20)
+        client.publish(1, "a", b"later", disk=False)
+        other = SimClient(made, "other")
+        other.open_channel(1)
+        made.broker.engine.requests.renew()
+        made.receive(client.port, method_frame(1, method))
+        made.receive(other.port, method_frame(1, spec.BasicConsume("a", "t", no_ack=True)))
+        left, turns = 40, 0
+        while queues[0].returning:
+            made.end_one_turn()
+            now = sum(queue.unsettled for queue in queues)
+            assert 0 <= left - now <= 8, "the two pieces of the first turns were not small"
+            left, turns = now, turns + 1
+            assert queues[0].returning == queues[1].returning
+        assert turns >= 8
+        made.end_turn()
+        made.run_disk()
+        other.collect()
+        assert other.bodies() == [*[b"%d" % i for i in range(20)], b"later"]
+
+    @pytest.mark.rule("FAIR-1")
+    @pytest.mark.parametrize("closes", [False, True])
+    def test_deliveries_of_a_channel_that_ends_are_not_listed_first(
+        self, monkeypatch: pytest.MonkeyPatch, *, closes: bool
+    ) -> None:
+        made, client, queues = got_in_turn(20)
+        monkeypatch.delattr(Unsettled, "clear")
+        if closes:
+            client.port.endpoint.receive(method_frame(1, spec.ChannelClose(200, "", 0, 0)))
+        else:
+            made.lose(client.port)
+        assert [queue.unsettled for queue in queues] == [20, 20]
+        monkeypatch.undo()
+        made.end_turn()
+        assert [queue.unsettled for queue in queues] == [18, 18]
+
+    @pytest.mark.rule("FAIR-1", "DUR-1")
+    def test_a_crash_between_two_pieces_loses_nothing(self) -> None:
+        for turns in range(9):
+            made, client, _ = got_in_turn(20)
+            made.receive(client.port, method_frame(1, spec.BasicNack(0, True, True)))
+            for _ in range(turns):
+                made.end_one_turn()
+            made.run_disk()
+            while made.begin_snapshot() and made.snapshot is None:
+                made.end_one_turn()
+            made.storage.crash()
+            again = Server(storage=made.storage)
+            assert [bodies(again, name) for name in "ab"] == [[b"%d" % i for i in range(20)]] * 2
+
+    def test_a_client_that_goes_meanwhile_leaves_no_queue_paused(self) -> None:
+        made, client, queues = got_in_turn(20)
+        made.receive(client.port, method_frame(1, spec.BasicNack(0, True, True)))
+        made.end_one_turn()
+        made.lose(client.port)
+        while made.broker.engine.turn.unfinished:
+            made.end_turn()
+        assert [(queue.unsettled, queue.returning) for queue in queues] == [(0, 0), (0, 0)]
+        assert bodies(made, "b") == [b"%d" % i for i in range(20)]
+
+
 class TestRecover:
+    @pytest.mark.rule("FAIR-1")
+    def test_deliveries_are_sent_again_a_few_in_each_turn(self) -> None:
+        made, client = consuming(0, *[b"%d" % i for i in range(20)])
+        assert len(client.bodies()) == 20
+        made.broker.engine.returns.piece = 4
+        made.broker.engine.requests.turn = made.broker.engine.requests.left = 1
+        made.receive(client.port, method_frame(2, spec.BasicRecover()))
+        numbers = []
+        for _ in range(6):
+            made.end_one_turn()
+            numbers.append(len(client.deliveries()))
+        assert max(numbers) <= 8
+        assert sum(numbers) == 20
+        client.expect(2, spec.BasicRecoverOk)
+
     def test_recover_requeues(self) -> None:
         _, client = consuming(2, b"1", b"2", b"3")
         client.deliveries()
