@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -71,7 +71,18 @@ class Exchange(ABC, Generic[Q]):
     from other exchanges. An exchange with `auto_delete` is deleted when its last binding is removed.
     """
 
-    __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "durable", "internal", "name")
+    __slots__ = (
+        "alternate",
+        "arguments",
+        "auto_delete",
+        "bindings",
+        "destinations",
+        "durable",
+        "filtering",
+        "following",
+        "internal",
+        "name",
+    )
 
     kind: ClassVar[str]
     reads_key: ClassVar[bool] = True
@@ -95,6 +106,11 @@ class Exchange(ABC, Generic[Q]):
         alternate = arguments.get("alternate-exchange")
         self.alternate = alternate if isinstance(alternate, str) else None
         self.bindings: dict[BindingKey, Binding[Q]] = {}
+        # So that a walk over exchanges need not look at each binding: how many there are to each destination, those to
+        # exchanges, and how many bindings there are to queues that filter messages.
+        self.destinations: dict[Q | Exchange[Q], int] = {}
+        self.following: dict[Exchange[Q], None] = {}
+        self.filtering = 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -114,6 +130,12 @@ class Exchange(ABC, Generic[Q]):
             return False
         self._index(binding)
         self.bindings[binding.key] = binding
+        target = binding.destination
+        self.destinations[target] = self.destinations.get(target, 0) + 1
+        if isinstance(target, Exchange):
+            self.following[target] = None
+        elif target.admits is not None:
+            self.filtering += 1
         return True
 
     def unbind(self, key: BindingKey) -> Binding[Q] | None:
@@ -121,10 +143,20 @@ class Exchange(ABC, Generic[Q]):
         binding = self.bindings.pop(key, None)
         if binding is not None:
             self._unindex(binding)
+            self._lose(binding.destination)
         return binding
 
+    def _lose(self, target: Q | Exchange[Q]) -> None:
+        self.destinations[target] -= 1
+        if not isinstance(target, Exchange) and target.admits is not None:
+            self.filtering -= 1
+        if not self.destinations[target]:
+            del self.destinations[target]
+            if isinstance(target, Exchange):
+                del self.following[target]
+
     @abstractmethod
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         """Return the destinations of a message, each at least once."""
 
     @abstractmethod

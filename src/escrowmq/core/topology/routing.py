@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, Generic
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -67,19 +68,18 @@ class Router(Generic[Q]):
         An exchange that routes by headers counts as leading to all of its destinations. Raises NOT_FOUND.
         """
         reached = [self._exchange(exchange)]
-        names = {exchange}
+        seen: set[Q | Exchange[Q]] = {*reached}
         for each in reached:  # grows during the loop, as in `_resolve`
             if each.needs_headers:
-                matched: list[Q | Exchange[Q]] = [binding.destination for binding in each.bindings.values()]
+                matched = set(each.destinations)
             else:
-                matched = [target for key in routing_keys for target in each.match(key, None)]
+                matched = {target for key in routing_keys for target in each.match(key, None)}
             alternate = self._alternate(each)
             if alternate is not None and (not matched or each.needs_headers):
-                matched.append(alternate)
-            for target in matched:
-                if isinstance(target, Exchange) and target.name not in names:
-                    names.add(target.name)
-                    reached.append(target)
+                matched.add(alternate)
+            matched -= seen
+            seen |= matched
+            reached += [target for target in matched if isinstance(target, Exchange)]
         return reached
 
     def needs_headers(self, exchange: str) -> bool:
@@ -98,20 +98,17 @@ class Router(Generic[Q]):
         known = self._needing.get(exchange)
         if known is None:
             reachable = [self._exchange(exchange)]
-            names = {exchange}
+            seen = {*reachable}
             for each in reachable:
-                targets = [binding.destination for binding in each.bindings.values() if binding.to_exchange]
+                found = {*each.following}
                 alternate = self._alternate(each)
-                for target in [*targets, alternate]:
-                    if isinstance(target, Exchange) and target.name not in names:
-                        names.add(target.name)
-                        reachable.append(target)
-            filters = any(
-                not isinstance(binding.destination, Exchange) and binding.destination.admits is not None
-                for each in reachable
-                for binding in each.bindings.values()
-            )
-            known = self._needing[exchange] = any(each.needs_headers for each in reachable), filters
+                if alternate is not None:
+                    found.add(alternate)
+                found -= seen
+                seen |= found
+                reachable += found
+            by_headers = any(each.needs_headers for each in reachable)
+            known = self._needing[exchange] = by_headers, any(each.filtering for each in reachable)
         return known
 
     def changed(self) -> None:
@@ -148,26 +145,27 @@ class Router(Generic[Q]):
         if keyless is not None:
             return keyless
         reached = [self._exchange(name)]
-        names = {name}
+        seen: set[Q | Exchange[Q]] = {*reached}
         queues: dict[str, Q] = {}
         cacheable = not more_keys
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
-            matched = list(exchange.match(routing_key, headers))
-            if exchange.reads_key:
-                for key in more_keys:
-                    matched += exchange.match(key, headers)
+            matched = exchange.match(routing_key, headers)
+            if more_keys and exchange.reads_key:
+                matched = [*matched, *chain.from_iterable([exchange.match(key, headers) for key in more_keys])]
             if not matched:
                 alternate = self._alternate(exchange)
                 if alternate is not None:
-                    matched.append(alternate)
+                    matched = (alternate,)
             self.steps += 1 + len(matched)
-            for target in matched:
-                if not isinstance(target, Exchange):
-                    queues[target.name] = target
-                elif target.name not in names:
-                    names.add(target.name)
+            new = set(matched)
+            new -= seen  # a step of Python code for each of the others would take ten times as long
+            seen |= new
+            for target in new:
+                if isinstance(target, Exchange):
                     reached.append(target)
+                else:
+                    queues[target.name] = target
         found = tuple([queues[queue] for queue in sorted(queues)])
         if not any(exchange.reads_key or exchange.needs_headers for exchange in reached):
             self._keyless[name] = found

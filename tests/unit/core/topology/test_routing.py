@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Mapping
+from types import FrameType
 
 import pytest
 
@@ -221,3 +224,38 @@ def test_a_route_that_ends_in_a_direct_exchange_is_of_its_key(vhost: VirtualHost
     vhost.bind_queue("amq.direct", "q", "k")
     assert names(vhost.route("one", "other")) == []
     assert names(vhost.route("one", "k")) == ["q"]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_bindings_between_exchanges_cost_no_step_each(vhost: VirtualHost[NamedQueue]) -> None:
+    """The first route after a change of the topology must not make other clients wait."""
+    count = 60
+    for number in range(count):
+        vhost.declare_exchange(f"e{number}", "fanout")
+    for one, other in itertools.product(range(count), repeat=2):
+        vhost.bind_exchange(f"e{one}", f"e{other}", "")
+    vhost.bind_queue("e7", "q", "")
+    calls = 0
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(called)
+    try:
+        found = vhost.needs_content("e0"), vhost.route("e0", "k"), len(vhost.reached("e0", ["k"]))
+    finally:
+        sys.setprofile(None)
+    assert found == (False, (vhost.queues["q"],), count)
+    assert calls < 30 * count, "there are 3600 bindings"
+
+
+def test_a_walk_follows_destinations_until_their_last_binding_is_gone(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.bind_exchange("amq.fanout", "amq.direct", "a")
+    vhost.bind_exchange("amq.fanout", "amq.direct", "b")
+    vhost.bind_queue("amq.direct", "q", "k")
+    for key, left in (("a", ["q"]), ("b", [])):
+        vhost.unbind_exchange("amq.fanout", "amq.direct", key)
+        assert names(vhost.route("amq.fanout", "k")) == left
+    assert not vhost.exchanges["amq.fanout"].destinations
+    assert not vhost.exchanges["amq.fanout"].following

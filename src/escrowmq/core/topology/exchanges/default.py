@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from escrowmq.core.topology.exchange import Binding, Exchange, Q
@@ -19,7 +19,7 @@ class DefaultExchange(Exchange[Q]):
         super().__init__("", durable=True)
         self._queues = queues
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del headers
         queue = self._queues.get(routing_key)
         return (queue,) if queue is not None else ()

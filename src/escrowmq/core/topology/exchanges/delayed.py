@@ -6,7 +6,7 @@ message is due.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -55,7 +55,7 @@ class DelayedExchange(Exchange[Q]):
         """Return True: the delay is in the headers."""
         return True
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         return self._inner.match(routing_key, headers)
 
     def _index(self, binding: Binding[Q]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, Exchange, Q
@@ -27,7 +27,7 @@ class DirectExchange(Exchange[Q]):
         super().__init__(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         self._by_key: dict[str, dict[BindingKey, Q | Exchange[Q]]] = {}
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del headers
         found = self._by_key.get(routing_key)
         return found.values() if found is not None else ()

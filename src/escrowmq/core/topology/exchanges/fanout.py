@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from escrowmq.core.topology.exchange import Binding, Exchange, Q
@@ -16,12 +16,12 @@ class FanoutExchange(Exchange[Q]):
     kind: ClassVar[str] = "fanout"
     reads_key: ClassVar[bool] = False
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del routing_key, headers
-        return [binding.destination for binding in self.bindings.values()]
+        return self.destinations
 
     def _index(self, binding: Binding[Q]) -> None:
-        """The bindings themselves are the index."""
+        """The destinations are the index."""
 
     def _unindex(self, binding: Binding[Q]) -> None:
-        """The bindings themselves are the index."""
+        """The destinations are the index."""

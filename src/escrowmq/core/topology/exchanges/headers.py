@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -64,7 +64,7 @@ class HeadersExchange(Exchange[Q]):
     def needs_headers(self) -> bool:
         return bool(self._patterns)
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del routing_key
         seen = canonical_table(headers) if headers else {}
         candidates = dict(self._unconditional)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange, Q
@@ -28,7 +28,7 @@ class TopicExchange(Exchange[Q]):
         super().__init__(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         self._patterns: Trie[Q | Exchange[Q]] = Trie()
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del headers
         return self._patterns.match(routing_key)
 
