@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.branches.branch import CommitResult, Input
 from escrowmq.core.branches.decision import too_long
-from escrowmq.core.branches.large_effects import PIECE, LargeEffects, lists_of
+from escrowmq.core.branches.large_effects import PIECE, LargeEffects
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.drafts import Draft
 from escrowmq.core.records.kinds import Kind
@@ -62,6 +62,8 @@ class LargeCommit:
             entries = settlement.entries
             for begin in range(0, len(entries), PIECE):
                 yield self._effects.settle(settlement, entries[begin : begin + PIECE])
+        if not self._effects.outdated and self._draft.size <= records.RECORD_BYTES:
+            yield from self._effects.fill()
 
     def write(self) -> None:
         """Write the record. `gather` must have ended in this turn, without an error."""
@@ -70,9 +72,9 @@ class LargeCommit:
         engine.settlements.flush()
         record = end = 0
         if draft.operations:
-            record = engine.log.append(Kind.COMMIT, *draft.finish(effects.bases(), engine.now))
+            record = engine.log.append(Kind.COMMIT, *effects.finish())
             end = engine.log.end_lsn
-        effects.apply(record, end, [branch.publications, *lists_of(branch.settlements), branch.settlements])
+        effects.apply(record, end, [branch.publications, branch.settlements])
         branch.step(Input.COMMIT_ONE_PHASE)
         branch.publications, branch.settlements = [], []
         branch.end()

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.core.branches import resolution
-from escrowmq.core.branches.branch import Publication
+from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
 from escrowmq.core.leftover import FREED
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.returning import Pause, part_of
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.queues.settlement import durable_positions, release
 from escrowmq.core.records.blocks import encode_block
@@ -24,7 +25,6 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
-    from escrowmq.core.branches.branch import Settlement
     from escrowmq.core.branches.xa_branch import PreparedRun
     from escrowmq.core.budget import Budget
     from escrowmq.core.messages.entry import Entry
@@ -42,11 +42,13 @@ PIECE: Final = 500
 _ALIKE: Final = 20  # messages of a run that cost one unit of the budget
 _SETTLED: Final = 8  # deliveries that do
 _MADE: Final = 6  # entries that do
+_FILLED: Final = 16  # positions that do
 
 
 class Host(resolution.Host, Protocol):
     """The part of the engine that large transactions need."""
 
+    dirty: dict[Queue, None]
     pager: Pager
     requests: Budget
     holders: dict[Holder, None]
@@ -69,7 +71,7 @@ class LargeEffects:
         self._engine = engine
         self._draft = draft
         self._inline = inline_bytes
-        self._time = engine.now
+        self._time = self._recorded = engine.now
         self._sealed: dict[Queue, SealedRuns] = {}
         self._wanted: dict[Queue, list[int]] = {}  # messages and bytes published to queues that may refuse them
         self._retained = 0
@@ -77,7 +79,10 @@ class LargeEffects:
         self._runs: list[tuple[PreparedRun, int]] = []  # with the messages of which the queues take over the block
         self._gone: list[tuple[Consumer, list[Entry]]] = []
         self._back: list[tuple[Consumer, list[Entry], Modification | Disposition]] = []
+        self._returning: dict[Queue, None] = {}
+        self._pause: Pause | None = None
         self._used: list[list[Any]] = []
+        self._bases: dict[int, int] = {}
         self.bereft = False
         self.returned: list[Publication] = []
 
@@ -170,6 +175,7 @@ class LargeEffects:
         outcome, entries, returning = divided(settlement, entries)
         if outcome is Outcome.DELIVERY_LIMIT:
             self._back.append((consumer, returning, settlement.modification or settlement.disposition))
+            self._returning[queue] = None
             if not entries:
                 return 1 + len(returning) // _SETTLED
         self._gone.append((consumer, entries))
@@ -192,6 +198,20 @@ class LargeEffects:
         """Raises LIMIT_EXCEEDED if a queue that refuses messages at its limit has no room for the published ones."""
         check_totals(self._wanted)
 
+    def fill(self) -> Iterator[int]:
+        """Write the positions that the messages would get now into the draft. Yield the cost of each piece."""
+        self._bases = self.bases()
+        self._recorded = self._engine.now
+        for count in self._draft.fill(self._bases, self._recorded):
+            yield 1 + count // _FILLED
+
+    def finish(self) -> list[bytes]:
+        """Return the parts of the record. Its time is that of `fill` if no other message has come since."""
+        bases = self.bases()
+        if bases != self._bases:
+            self._recorded = self._engine.now
+        return self._draft.finish(bases, self._recorded)
+
     def bases(self) -> dict[int, int]:
         """Return the first position that the record takes in each queue, by the queue's number."""
         return {queue.ident: queue.next_position for queue in self._sealed}
@@ -206,12 +226,11 @@ class LargeEffects:
         for lsn, count in self._pages:
             engine.log.retain(lsn, count)
         for queue, sealed in self._sealed.items():
-            sealed.place(queue.next_position, record, engine.now)
+            sealed.place(queue.next_position, record, self._recorded)
             queue.enqueue_sealed(sealed, end)
             engine.seal(queue)
         engine.holders[self] = None
-        for consumer, _, _ in self._back:
-            consumer.queue.returning += 1
+        self._pause = Pause(self._returning)
         self._used = list(used)
 
     def complete(self) -> Iterator[None]:
@@ -242,9 +261,10 @@ class LargeEffects:
             yield 1 + len(entries) // _SETTLED
         while self._back:
             consumer, entries, change = self._back.pop()
-            consumer.queue.returning -= 1
             give_back(engine, consumer, entries, change)
             yield 1 + len(entries) // 2
+        if self._pause is not None:
+            self._pause.end(engine.dirty)
         engine.holders.pop(self, None)
         for run, taken in self._runs:
             run.let_go(engine, taken)
@@ -252,10 +272,7 @@ class LargeEffects:
         self._used.append(self._runs)
         self._runs = []
         for used in self._used:
-            while used:
-                freed = min(len(used), FREED)
-                del used[-FREED:]
-                yield freed // 100
+            yield from _freed(used)
 
     # -- what returns
 
@@ -265,10 +282,19 @@ class LargeEffects:
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of them, from number `start` on."""
-        waiting = [(consumer, entry) for consumer, entries, _ in self._back for entry in entries]
-        return waiting[start : start + most]
+        return part_of(((consumer, entries) for consumer, entries, _ in self._back), start, most)
 
 
-def lists_of(settlements: Sequence[Settlement]) -> list[list[Any]]:
-    """Return the lists of settlements, to be freed."""
-    return [found for settlement in settlements for found in settlement.lists()]
+def _freed(used: list[Any]) -> Iterator[int]:
+    """Free the memory of a list, and of the lists that its settlements consist of. Yield the cost of each piece."""
+    while used:
+        count = 0
+        while used and count < FREED:
+            last = used[-1]
+            if isinstance(last, Settlement) and len(last.entries) > FREED:
+                last.split(FREED)
+                count += FREED
+            else:
+                used.pop()
+                count += 1
+        yield count // 100

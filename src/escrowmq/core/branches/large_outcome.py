@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from escrowmq.core.branches.branch import State
-from escrowmq.core.branches.large_effects import PIECE, LargeEffects, lists_of
+from escrowmq.core.branches.large_effects import PIECE, LargeEffects
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.drafts import Draft
@@ -63,6 +63,8 @@ class LargeOutcome:
                 branch.unread.read()
             if not branch.reservations:  # reservations may change until the record is written
                 yield from self._of(branch)
+        if not self._effects.outdated:
+            yield from self._effects.fill()
 
     def _of(self, branch: XaBranch) -> Iterator[int]:
         self._draft.begin(branch.number)
@@ -91,10 +93,10 @@ class LargeOutcome:
                     for operation, parts in work.operations(settled):
                         draft.add(operation, b"".join(parts))
                     effects.bereft = effects.bereft or work.reservation.queue.deleted
-        record = engine.log.append(kind, prefix, *draft.finish(effects.bases(), engine.now))
+        record = engine.log.append(kind, prefix, *effects.finish())
         used: list[list[Any]] = []
         for branch in self._branches:
-            used += [branch.runs, *lists_of(branch.settlements), branch.settlements]
+            used += [branch.runs, branch.settlements]
         effects.apply(record, engine.log.end_lsn, used)
         for work in reservations:
             work.apply(engine.log)
