@@ -13,7 +13,6 @@ from escrowmq.core.branches import resolution
 from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
-from escrowmq.core.leftover import FREED
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.returning import Pause, part_of
@@ -43,6 +42,7 @@ _ALIKE: Final = 20  # messages of a run that cost one unit of the budget
 _SETTLED: Final = 8  # deliveries that do
 _MADE: Final = 6  # entries that do
 _FILLED: Final = 16  # positions that do
+_FREED: Final = 4  # objects that are freed
 
 
 class Host(resolution.Host, Protocol):
@@ -289,12 +289,12 @@ def _freed(used: list[Any]) -> Iterator[int]:
     """Free the memory of a list, and of the lists that its settlements consist of. Yield the cost of each piece."""
     while used:
         count = 0
-        while used and count < FREED:
+        while used and count < PIECE:
             last = used[-1]
-            if isinstance(last, Settlement) and len(last.entries) > FREED:
-                last.split(FREED)
-                count += FREED
+            if isinstance(last, Settlement) and len(last.entries) > PIECE:
+                last.split(PIECE)
+                count += PIECE
             else:
                 used.pop()
                 count += 1
-        yield count // 100
+        yield 1 + count // _FREED

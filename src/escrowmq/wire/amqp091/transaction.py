@@ -60,7 +60,7 @@ def rollback_in_pieces(channel: Channel) -> Iterator[None]:
     """Like `rollback`, in pieces, for a large branch; then answer."""
     requests = channel.broker.engine.requests
     for count in _branch(channel).undo_in_pieces():
-        requests.left -= 1 + count // SETTLED
+        requests.left -= 2 + count // SETTLED
         if requests.left <= 0:
             yield
     rollback(channel)

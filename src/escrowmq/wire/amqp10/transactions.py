@@ -172,7 +172,7 @@ class LocalTransaction:
         """Like `roll_back`, in pieces, for a large transaction."""
         requests = self._connection.broker.engine.requests
         for count in self.branch.undo_in_pieces():
-            requests.left -= 1 + count // SETTLED
+            requests.left -= 2 + count // SETTLED
             if requests.left <= 0:
                 yield
         self.roll_back()

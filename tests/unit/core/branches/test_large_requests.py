@@ -96,8 +96,8 @@ def worked(site: XaSite, seed: int, xid: Xid = X) -> None:
         contents = [b"%d.%d" % (i, j) * choose.choice([1, 1, 70_000]) for j in range(choose.randrange(1, 4))]
         queues = site.broker.engine.route(site.vhost, made)
         site.broker.transactions.enlist(branch, Publication(made, contents, queues, mandatory=True))
-    queues = {consumer.queue for consumer, _ in held}
-    site.broker.engine.give_back(Lists(held), sum(len(entries) for _, entries in held), queues)
+    count = sum(len(entries) for _, entries in held)
+    site.broker.engine.give_back(Lists(held), count, [consumer.queue for consumer, _ in held])
     assert site.end(xid) is OK
 
 

@@ -49,3 +49,38 @@ def test_large_contents_are_not_copied() -> None:
     draft.begin(1)
     draft.publish([(1, 0)], encode_block(1, Envelope("", "q"), [content]))
     assert any(part is content for part in draft.finish({1: 1}, 1))
+
+
+def drafted(timeless: bool = False) -> Draft:
+    """Return a draft of 20,000 publishes to two queues, in operations of several lengths."""
+    draft = Draft()
+    draft.begin(4)
+    for i in range(20_000):
+        block = encode_block(5, Envelope("", "k" * (i % 3), b"\0\0"), [b"x"])
+        draft.publish([(1 + i % 2, i)], block, timeless=timeless)
+    return draft
+
+
+@pytest.mark.parametrize("timeless", [False, True])
+@pytest.mark.parametrize("bases", [{1: 10, 2: 20}, {1: 10, 2: 21}, {1: 11, 2: 21}])
+@pytest.mark.parametrize("time", [9, 10])
+def test_what_was_written_beforehand_changes_nothing(bases: dict[int, int], time: int, *, timeless: bool) -> None:
+    draft = drafted(timeless)
+    for _ in draft.fill({1: 10, 2: 20}, 9):
+        pass
+    draft.begin(5)
+    draft.publish([(1, 20_000)], encode_block(5, Envelope("", "late", b"\0\0"), [b"x"]))
+    whole = drafted(timeless)
+    whole.begin(5)
+    whole.publish([(1, 20_000)], encode_block(5, Envelope("", "late", b"\0\0"), [b"x"]))
+    assert b"".join(draft.finish(bases, time)) == b"".join(whole.finish(bases, time))
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_end_writes_only_positions_that_have_changed() -> None:
+    draft = drafted()
+    pieces = list(draft.fill({1: 10, 2: 20}, 9))
+    assert sum(pieces) == 20_000
+    assert max(pieces) <= 5001
+    assert sum(draft.fill({1: 10, 2: 20}, 10)) == 0
+    assert sum(draft.fill({1: 10, 2: 21}, 10)) == 10_000
