@@ -8,7 +8,7 @@ and deletes them with it. Messages with a delay wait first, as in an exchange of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 from zlib import crc32
 
@@ -77,7 +77,7 @@ class PartitionedExchange(Exchange[Q]):
         """Return the name of the stream of a partition."""
         return f"{self.name}-{partition}"
 
-    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Iterable[Q | Exchange[Q]]:
+    def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         streams = self.streams
         if not streams:
             return ()
