@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from struct import pack
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from bench.brokers import Broker
 from bench.measure import Measurement
@@ -27,8 +27,10 @@ P99_MS = 20.0
 WORST_MS = 100.0
 _BATCH = 25
 _EVERY_SECONDS = 0.005  # so 5000 messages per second
+_EVERY_SECONDS_10 = 0.05  # so 500 messages per second: the client is in Python, and must not take time from the other
 _TIMEOUT = 300.0
 _QUEUE = "bench-neighbour"
+_QUEUE_10 = "bench-neighbour-amqp10"
 _WITH_EXPIRATION = pack(">HB", 0x1100, 1)  # properties with a delivery mode of 1 and an expiration, which follows
 _LISTED = properties(LoadMessage(b""), delivery_mode=1)
 _NACK = frames.method_id(60, 120)
@@ -36,22 +38,79 @@ _EXCHANGE_BIND, _EXCHANGE_BIND_OK = frames.method_id(40, 30), frames.method_id(4
 _LIST, _LIST_OK = frames.method_id(240, 80), frames.method_id(240, 81)
 
 
-class Neighbour:
-    """Publishes and consumes 5,000 messages per second until the context ends, and measures their latency."""
+class Trip(Protocol):
+    """A batch of messages that a client publishes and consumes, again and again."""
+
+    def make(self) -> None:
+        """Publish a batch, and wait until all of it has been delivered."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class _Trip091:
+    """Transient messages over AMQP 0-9-1."""
 
     def __init__(self, broker: Broker) -> None:
-        self.latencies = Histogram()
         self._connection = Connection(parse_url(broker.url), "bench neighbour", _TIMEOUT)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._counter = DeliveryCounter(lambda *_: None, lambda *_: None)
-        self._error: Exception | None = None
-
-    def __enter__(self) -> Self:
+        self._batch = (publish_head(1, "", _QUEUE, 5, _LISTED) + body_frames(1, b"hello", 0)) * _BATCH
+        self._data = bytearray(RECEIVE_SIZE)
+        self._filled = self._sent = 0
         call = self._connection.call
         call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
         call(1, frames.queue_declare(1, _QUEUE, durable=False), frames.QUEUE_DECLARE_OK)
         call(1, frames.basic_consume(1, _QUEUE, "t", auto_ack=True), frames.BASIC_CONSUME_OK)
+
+    def make(self) -> None:
+        data = self._data
+        self._connection.socket.sendall(self._batch)
+        self._sent += _BATCH
+        while self._counter.count < self._sent:
+            self._filled += self._connection.socket.recv_into(memoryview(data)[self._filled :])
+            used = self._counter.feed(data, self._filled)
+            data[: self._filled - used] = data[used : self._filled]
+            self._filled -= used
+
+    def close(self) -> None:
+        self._connection.socket.close()
+
+
+class _Trip10:
+    """Presettled messages over AMQP 1.0."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._client = amqp10.connect(broker.url, timeout=_TIMEOUT)
+        with channel_of(broker) as connection:
+            _declared(connection, [_QUEUE_10])
+        self._sender = self._client.sender(f"/queues/{_QUEUE_10}", mode="presettled")
+        self._receiver = self._client.receiver(f"/queues/{_QUEUE_10}", mode="presettled", credit=10 * _BATCH)
+        self._batch = [amqp10.Message(b"hello").encode()] * _BATCH
+
+    def make(self) -> None:
+        self._sender.send_many(self._batch)
+        left = _BATCH
+        while left:
+            left -= len(self._receiver.receive_many(left))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Neighbour:
+    """Makes a trip every few seconds until the context ends, and measures the latency of its messages."""
+
+    def __init__(self, trip: Trip, every_seconds: float) -> None:
+        self.latencies = Histogram()
+        self._trip = trip
+        self._every_seconds = every_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -60,27 +119,18 @@ class Neighbour:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._connection.socket.close()
+        self._trip.close()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
-        batch = (publish_head(1, "", _QUEUE, 5, _LISTED) + body_frames(1, b"hello", 0)) * _BATCH
-        data = bytearray(RECEIVE_SIZE)
-        filled = sent = 0
         due = time.monotonic()
         try:
             while not self._stop.is_set():
                 begin = time.monotonic_ns()
-                self._connection.socket.sendall(batch)
-                sent += _BATCH
-                while self._counter.count < sent:
-                    filled += self._connection.socket.recv_into(memoryview(data)[filled:])
-                    used = self._counter.feed(data, filled)
-                    data[: filled - used] = data[used:filled]
-                    filled -= used
+                self._trip.make()
                 self.latencies.record(time.monotonic_ns() - begin)
-                due = max(due + _EVERY_SECONDS, time.monotonic() - 1)
+                due = max(due + self._every_seconds, time.monotonic() - 1)
                 self._stop.wait(max(due - time.monotonic(), 0))
         except Exception as error:  # noqa: BLE001 (raised again in the thread that waits)
             self._error = error
@@ -211,7 +261,9 @@ OPERATIONS: Final[dict[str, tuple[str, int, Operation]]] = {
 
 
 class Neighbours(Scenario):
-    """One client sends and receives 5,000 messages per second while another does one of `OPERATIONS`."""
+    """One client sends and receives 5,000 messages per second, and another one 500 over AMQP 1.0, while a third does
+    one of `OPERATIONS`.
+    """
 
     fresh = True
     peers = ()
@@ -224,18 +276,26 @@ class Neighbours(Scenario):
             (
                 Figure(f"neighbours-{name}", f"latency p99 at 5,000/s beside {title}", "ms", below=P99_MS),
                 Figure(f"neighbours-{name}.worst", "— the longest", "ms", below=WORST_MS),
+                Figure(f"neighbours-{name}.amqp10", "— p99 at 500/s over AMQP 1.0", "ms", below=P99_MS),
+                Figure(f"neighbours-{name}.amqp10-worst", "— the longest", "ms", below=WORST_MS),
             ),
         )
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         with channel_of(broker) as connection:
             operation = self._operation(broker, connection, max(int(self._size * settings.scale), 10))
-            with Neighbour(broker) as neighbour:
+            with (
+                Neighbour(_Trip091(broker), _EVERY_SECONDS) as first,
+                Neighbour(_Trip10(broker), _EVERY_SECONDS_10) as second,
+            ):
                 time.sleep(0.5)
                 operation()
                 time.sleep(0.5)
-        found = neighbour.latencies
-        return Measurement({self.name: found.percentile(99) / 1e6, f"{self.name}.worst": found.maximum / 1e6})
+        figures = {}
+        for suffix, worst, found in (("", ".worst", first.latencies), (".amqp10", ".amqp10-worst", second.latencies)):
+            figures[self.name + suffix] = found.percentile(99) / 1e6
+            figures[self.name + worst] = found.maximum / 1e6
+        return Measurement(figures)
 
 
 NEIGHBOURS: tuple[Scenario, ...] = tuple(Neighbours(name) for name in OPERATIONS)

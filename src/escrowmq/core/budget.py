@@ -8,13 +8,16 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
 
 TURN: Final = 700
+SHARE: Final = 20
+"""The least that each client may use, even if others have used up the turn's budget before it."""
 QUEUE: Final = 3  # a visit to a queue, including the records that it causes
 EXAMINED: Final = 8  # a message that a consumer's selector decided on, or that was shown to a browser
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
 METHOD: Final = 10  # a request, such as a declaration or a subscription
 PUBLISH: Final = 2  # a run of messages; each queue that it is routed to costs 1 more
-COPIES: Final = 32  # messages of a run that cost one more unit for each of its queues
+COPIES: Final = 12  # messages of a run that cost one more unit for each of its queues
+ROUTED: Final = 16  # queues that a routing key leads to that cost one unit when it is new
 HEADERS: Final = 6  # decoding a message's headers for its route
 STEPS: Final = 40  # bindings and exchanges visited on a route that cost one unit
 SETTLED_APART: Final = 4  # deliveries acknowledged one by one that cost one unit
@@ -45,6 +48,11 @@ class Budget:
     def renew(self) -> None:
         """Start the budget of the next turn."""
         self.left = self.turn
+
+    def admit(self) -> None:
+        """Let a client work that is served after others: at least its share is left."""
+        share = min(SHARE, self.turn >> 3)
+        self.left = max(self.left, share)
 
     def charge(self, entries: list[Entry], consumers: int = 1) -> None:
         """Charge `entries`, at least one, that were delivered to this number of consumers. The two in the middle show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.budget import TURN, Budget
+from escrowmq.core.budget import SHARE, TURN, Budget
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.serving import CHUNK
@@ -46,6 +46,17 @@ def test_each_turn_has_its_own_budget() -> None:
     assert budget.left < 0
     budget.renew()
     assert budget.left == TURN
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_client_that_is_served_late_has_a_share() -> None:
+    budget = Budget()
+    budget.left = -5
+    budget.admit()
+    assert budget.left == SHARE
+    budget.left = SHARE + 1
+    budget.admit()
+    assert budget.left == SHARE + 1
 
 
 @pytest.mark.rule("FAIR-1")

@@ -12,7 +12,7 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import Publication, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
-from escrowmq.core.budget import COPIES, PUBLISH
+from escrowmq.core.budget import COPIES, PUBLISH, ROUTED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -198,7 +198,9 @@ class Channel:
         self._permit(exchange, (key,))
         if vhost.needs_content(exchange):
             return False
-        address.lead_to(vhost.route(exchange, key), vhost.version, self.broker.access.version)
+        queues = vhost.route(exchange, key)
+        self.broker.engine.requests.left -= len(queues) // ROUTED
+        address.lead_to(queues, vhost.version, self.broker.access.version)
         return True
 
     def _with_reply_address(self, envelope: Envelope) -> Envelope:

@@ -31,9 +31,10 @@ _AROUND_BODY: Final = 8  # octets from the end of the header frame to the body
 _LEAST_CONTENT: Final = 4 + 14 + _AROUND_BODY + 2
 _LEAST: Final = 7 + 9 + _BEHIND_METHOD + _LEAST_CONTENT
 _CHANNEL: Final = CHANNEL.to_bytes(2, "big")
-_SPREAD_BYTES: Final = 2_000_000
+_SPREAD_BYTES: Final = 500_000
 """Bytes of publishes that are read together, multiplied by the number of their queues. The shortest messages then make
-about 25,000 entries. A read is of less than an eighth of that, so it is whole for up to eight queues."""
+about 6,000 entries, which take 3 ms. A read of small messages is of about half of that, so it is whole for one queue.
+"""
 
 
 def read_together(queues: Sequence[Queue]) -> int:

@@ -93,6 +93,7 @@ class Reader:
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         connection, unread = self._connection, self._unread
+        self._requests.admit()
         if self._task is not None:
             unread.add(data)
             data = b""

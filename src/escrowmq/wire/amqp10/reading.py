@@ -85,6 +85,7 @@ class Reader:
         connection, unread = self._connection, self._unread
         if connection.state in _CLOSED:
             return
+        self._requests.admit()
         if self._task is not None and not self._go_on():
             unread.add(data)
             return
@@ -166,7 +167,7 @@ class Reader:
             if connection.state in _HEADERS:
                 read_header(connection, data[at : at + 8])
                 at += 8
-            elif connection.state in _WAITING or requests.left <= 0 or self._task is not None:
+            elif connection.state in _WAITING or (requests.left <= 0 and at) or self._task is not None:
                 break
             else:
                 size, offset, kind, channel = unpack(data, at)

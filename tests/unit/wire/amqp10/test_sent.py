@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escrowmq.wire.amqp10 import sent as module
 from escrowmq.wire.amqp10.sent import Part, SentDeliveries
 
 A, B = "a", "b"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", 4)
+        yield
 
 
 def filled(*links: str) -> tuple[SentDeliveries, dict[int, tuple[str, int]]]:
@@ -72,3 +81,17 @@ def test_a_stretch_begins_anew_when_all_of_it_is_settled() -> None:
     sent.settled(0, 2)
     sent.add(2, 1, A, 3)  # type: ignore[arg-type]
     assert list(sent.find(0, 9)) == [Part(A, 2, 2, 3)]  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_no_step_looks_at_all_stretches() -> None:
+    """Two links of a session that send in turn have a stretch for each delivery."""
+    sent, _ = filled(*[A, B] * 500)
+    for number in (7, 3, 500, 998):
+        sent.settled(number, 1)
+    assert len(sent) == 996
+    assert all(0 < len(block.stretches) <= 4 for block in sent._blocks)
+    parts = sent.find(2, 10**9)
+    assert [next(parts).first for _ in range(3)] == [2, 4, 5]
+    sent.settled(6, 1)
+    assert next(parts).first == 8

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from escrowmq.core.branches.branch import Limits
+from escrowmq.core.budget import TURN
 from escrowmq.server.relief import Relief
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import frame
@@ -259,7 +260,7 @@ class TestLargeTransactions:
         engine = site.server.broker.engine
         site.number += 1
         payload = b"\x00\x53\x77" + encode_composite(Discharge(ident, fail))
-        engine.requests.left = 2
+        engine.requests.left, engine.requests.turn = 2, 0
         site.server.receive(
             site.client.port, frame(0, encode_performative(Transfer(CONTROL, site.number, b"d", 0, False)), payload)
         )
@@ -268,6 +269,7 @@ class TestLargeTransactions:
             engine.requests.left = 0
             site.server.receive(site.client.port, b"")
             turns += 1
+        engine.requests.turn = TURN
         return turns
 
     @pytest.mark.rule("SET-7")
