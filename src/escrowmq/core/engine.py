@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.queues.returning import Source
+    from escrowmq.core.queues.returning import Returnable
     from escrowmq.core.topology.vhost import VirtualHost
 
 RESIDENT_LIMIT: Final = 16 * 1024 * 1024
@@ -360,7 +360,7 @@ class Engine:
         """Return deliveries to their places, marked as redelivered (ORD-2). Each counts as a failed delivery."""
         self._redelivery.requeue(consumer, entries)
 
-    def give_back(self, source: Source, count: int, queues: Iterable[Queue]) -> None:
+    def give_back(self, source: Returnable, count: int, queues: Iterable[Queue]) -> None:
         """Requeue the `count` deliveries of `source`, in order. Many of them return in pieces, one in each turn, and
         nothing overtakes them in `queues`, which has at least their queues. The source belongs to the engine from now
         on.

@@ -15,7 +15,7 @@ from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.queues.returning import Pause, part_of
+from escrowmq.core.queues.returning import Standstill, part_of
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.queues.settlement import durable_positions, release
 from escrowmq.core.records.blocks import encode_block
@@ -80,7 +80,7 @@ class LargeEffects:
         self._gone: list[tuple[Consumer, list[Entry]]] = []
         self._back: list[tuple[Consumer, list[Entry], Modification | Disposition]] = []
         self._returning: dict[Queue, None] = {}
-        self._pause: Pause | None = None
+        self._pause: Standstill | None = None
         self._used: list[list[Any]] = []
         self._bases: dict[int, int] = {}
         self.bereft = False
@@ -230,7 +230,7 @@ class LargeEffects:
             queue.enqueue_sealed(sealed, end)
             engine.seal(queue)
         engine.holders[self] = None
-        self._pause = Pause(self._returning)
+        self._pause = Standstill(self._returning)
         self._used = list(used)
 
     def complete(self) -> Iterator[None]:

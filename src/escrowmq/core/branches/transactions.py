@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from escrowmq.core.leftover import LeftOver
     from escrowmq.core.ports import Holder
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.queues.returning import Source
+    from escrowmq.core.queues.returning import Returnable
     from escrowmq.core.reservations.reservation import ReservationSettlement
 
 
@@ -35,7 +35,7 @@ class Host(large_effects.Host, Protocol):
     holders: dict[Holder, None]
     left_over: LeftOver
 
-    def give_back(self, source: Source, count: int, queues: Iterable[Queue]) -> None:
+    def give_back(self, source: Returnable, count: int, queues: Iterable[Queue]) -> None:
         """Requeue deliveries, in order. The source belongs to the engine from now on."""
         ...
 

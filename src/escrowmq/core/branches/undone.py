@@ -28,7 +28,7 @@ class Undone:
         return bool(self._settlements)
 
     def take_some(self, most: int) -> Deliveries:
-        """See `Source.take_some`."""
+        """See `Returnable.take_some`."""
         groups: dict[Consumer, list[Entry]] = {}
         while self._settlements and most > 0:
             settlement = self._settlements[-1]
@@ -40,10 +40,10 @@ class Undone:
         return [*groups.items()]
 
     def copies(self) -> Deliveries:
-        """See `Source.copies`."""
+        """See `Returnable.copies`."""
         return [(settlement.consumer, settlement.entries.copy()) for settlement in reversed(self._settlements)]
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """See `Source.part`."""
+        """See `Returnable.part`."""
         settled = ((settlement.consumer, settlement.entries) for settlement in reversed(self._settlements))
         return part_of(settled, start, most)

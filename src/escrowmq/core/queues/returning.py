@@ -22,7 +22,7 @@ _GROUP: Final = 6  # deliveries that cost as much as a consumer
 Deliveries = list[tuple["Consumer", "list[Entry]"]]
 
 
-class Source(Protocol):
+class Returnable(Protocol):
     """Deliveries that are to return. It is true as long as there are any."""
 
     def __bool__(self) -> bool: ...
@@ -52,7 +52,7 @@ class Lists:
         return bool(self._waiting)
 
     def take_some(self, most: int) -> Deliveries:
-        """See `Source.take_some`."""
+        """See `Returnable.take_some`."""
         found = []
         while self._waiting and most > 0:
             consumer, entries = self._waiting[0]
@@ -64,11 +64,11 @@ class Lists:
         return found
 
     def copies(self) -> Deliveries:
-        """See `Source.copies`."""
+        """See `Returnable.copies`."""
         return [(consumer, entries.copy()) for consumer, entries in self._waiting]
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """See `Source.part`."""
+        """See `Returnable.part`."""
         return part_of(self._waiting, start, most)
 
 
@@ -84,7 +84,7 @@ def part_of(deliveries: Iterable[tuple[Consumer, list[Entry]]], start: int, most
     return found
 
 
-class Pause:
+class Standstill:
     """While some of a queue's messages return, the queue delivers nothing: a later message would overtake them."""
 
     __slots__ = ("_queues",)
@@ -108,10 +108,10 @@ class Returning:
 
     __slots__ = ("_pause", "_source")
 
-    def __init__(self, source: Source, queues: Iterable[Queue]) -> None:
+    def __init__(self, source: Returnable, queues: Iterable[Queue]) -> None:
         """`queues` has those of all deliveries of `source`, and perhaps others."""
         self._source = source
-        self._pause = Pause(queues)
+        self._pause = Standstill(queues)
 
     def step(self, requeue: Callable[[Consumer, list[Entry]], None], dirty: dict[Queue, None], most: int) -> bool:
         """Return up to `most` deliveries, fewer if they belong to many consumers. Return whether all are back."""
@@ -157,7 +157,7 @@ class Returns:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, source: Source, count: int, queues: Iterable[Queue]) -> None:
+    def add(self, source: Returnable, count: int, queues: Iterable[Queue]) -> None:
         """Requeue `count` deliveries of `queues`, in order: at once if they are few. The source belongs to this object
         from now on.
         """

@@ -56,7 +56,7 @@ class TagRun:
             yield first, found, self.consumer
 
 
-class Block:
+class RunBlock:
     """Consecutive runs, and their first tags. `consumers` has those of all runs that were ever in it."""
 
     __slots__ = ("consumers", "firsts", "runs")
@@ -73,7 +73,7 @@ class Runs:
     __slots__ = ("_starts", "blocks")
 
     def __init__(self) -> None:
-        self.blocks = [Block([])]
+        self.blocks = [RunBlock([])]
         self._starts = [0]  # for each block, a tag between the last one of the block before and its first one
 
     def __iter__(self) -> Iterator[TagRun]:
@@ -109,7 +109,7 @@ class Runs:
         """Add a run behind all others."""
         block = self.blocks[-1]
         if len(block.runs) >= BLOCK:
-            block = Block([])
+            block = RunBlock([])
             self.blocks.append(block)
             self._starts.append(run.first)
         block.runs.append(run)
@@ -147,6 +147,6 @@ class Runs:
         runs = self.blocks[at].runs
         if len(runs) < 2 * BLOCK:
             return
-        parts = [Block(runs[begin : begin + BLOCK]) for begin in range(0, len(runs), BLOCK)]
+        parts = [RunBlock(runs[begin : begin + BLOCK]) for begin in range(0, len(runs), BLOCK)]
         self.blocks[at : at + 1] = parts
         self._starts[at : at + 1] = [self._starts[at], *[part.firsts[0] for part in parts[1:]]]

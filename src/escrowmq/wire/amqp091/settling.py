@@ -10,7 +10,7 @@ from escrowmq.core.branches.branch import RETURN, Keep, Settlement, TransactionB
 from escrowmq.core.budget import DEAD_LETTERED, RETURNED, SETTLED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.queues.returning import TOGETHER, Pause
+from escrowmq.core.queues.returning import TOGETHER, Standstill
 from escrowmq.core.queues.runs import Stretch
 from escrowmq.core.queues.unsettled import by_consumer, entries_by_consumer
 
@@ -46,7 +46,7 @@ def settle_in_pieces(channel: Channel, tag: int, disposition: Disposition) -> It
         raise _unknown_tag(tag)
     returns = disposition is _MODIFIED and channel.branch is None
     cost = DEAD_LETTERED if disposition is Disposition.REJECTED else 1 / RETURNED if returns else 1 / SETTLED
-    pause = Pause(unsettled.queues() if returns else ())
+    pause = Standstill(unsettled.queues() if returns else ())
     most = min(TOGETHER, channel.broker.engine.returns.piece)
     try:
         reached = 0
@@ -105,7 +105,7 @@ def recover(channel: Channel, *, requeue: bool) -> Iterator[None]:
     reads again.
     """
     unsettled, engine, last = channel.unsettled, channel.broker.engine, channel.unsettled.last_tag
-    pause = Pause(unsettled.queues())
+    pause = Standstill(unsettled.queues())
     try:
         reached = 0
         while reached != last:
