@@ -23,7 +23,7 @@ def settled(sizes: list[int]) -> tuple[list[Settlement], list[Entry], Queue]:
     queue = site.queue()
     site.publish("q", *[b"x"] * sum(sizes))
     consumer, entries = taken(site, queue)
-    made, first = [], 0
+    made, first = list[Settlement](), 0
     for size in sizes:
         some = entries[first : first + size]
         undo = Keep(Keeper(), [*range(first, first + size)])
