@@ -40,7 +40,12 @@ class WebSocket:
         """The reason why the upgrade was refused or a frame was not understood; empty if there is none."""
 
     def receive(self, data: bytes) -> bytes:
-        """Return the bytes for the endpoint that `data` contains. Afterwards there may be answers."""
+        """Return the bytes for the endpoint that `data` contains. Afterwards there may be answers. Bytes behind the end
+        are ignored.
+        """
+        return b"" if self.ended else self._read(data)
+
+    def _read(self, data: bytes) -> bytes:
         from wsproto import events
         from wsproto.utilities import RemoteProtocolError
 
@@ -70,9 +75,13 @@ class WebSocket:
         return answers
 
     def wrap(self, pieces: Iterable[bytes | bytearray | memoryview]) -> bytes:
-        """Return output of the endpoint as a binary frame."""
+        """Return output of the endpoint as a binary frame, or nothing if the WebSocket is closed: a client may send a
+        fault, or close, right behind bytes that the endpoint answers.
+        """
         from wsproto.events import BytesMessage
 
+        if not self.is_open:
+            return b""
         return bytes(self._protocol.send(BytesMessage(b"".join(pieces))))
 
     def close(self) -> bytes:

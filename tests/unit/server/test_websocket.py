@@ -152,6 +152,18 @@ def test_text_frames_and_unmasked_frames_end_the_websocket() -> None:
     assert websocket.ended
 
 
+@pytest.mark.parametrize(
+    "last", [b"\x81\x80\0\0\0\0", b"\x82\x01x", b"\x88\x80\0\0\0\0"], ids=["text", "unmasked", "close"]
+)
+def test_bytes_before_the_end_are_passed_on_and_their_answer_is_dropped(last: bytes) -> None:
+    browser = Browser()
+    websocket = opened(browser)
+    assert websocket.receive(browser.says(events.BytesMessage(b"hello")) + last) == b"hello"
+    assert websocket.ended
+    assert websocket.wrap([b"answer"]) == b""
+    assert websocket.receive(browser.says(events.Ping(b"x"))) == b""
+
+
 def test_a_close_is_answered_once() -> None:
     browser = Browser()
     websocket = opened(browser)
