@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.link import Link
 
 _COPY: Final = "copy"
+_CLAIMS: Final = "$cbs"
+"""The node to which clients of Azure send tokens. Without it, auto-creation would make a queue that never answers."""
 _DEFAULT_OUTCOME: Final = Modified(delivery_failed=True)
 
 
@@ -49,6 +51,8 @@ def attach(link: Link, request: Attach) -> None:
     try:
         if not request.name:
             raise link_fault(INVALID_FIELD, "a link needs a name")
+        if _CLAIMS in {getattr(request.source, "address", None), getattr(request.target, "address", None)}:
+            raise link_fault(NOT_IMPLEMENTED, "tokens are not accepted (claims-based security); log in by SASL")
         if request.role == RECEIVER:
             _attach_consumer(link, request)
         else:

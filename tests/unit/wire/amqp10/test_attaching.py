@@ -19,7 +19,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
 from escrowmq.wire.amqp10.codec.states import OUTCOME_SYMBOLS, Accepted, Modified
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.codec.types import Described, Symbol
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LOCKED
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LOCKED
 from tests.unit.wire.amqp10.clients import Client, connected
 
 
@@ -141,3 +141,12 @@ def test_a_refused_producer_leaves_no_node_behind(capabilities: tuple[Symbol, ..
     target = Target(dynamic=True, durable=9, capabilities=capabilities)
     client.refused(Attach("l", 1, SENDER, target=target, initial_delivery_count=0), INVALID_FIELD)
     assert (set(vhost.queues), set(vhost.exchanges)) == before
+
+
+@pytest.mark.rule("SET-6")
+@pytest.mark.parametrize("role", [SENDER, RECEIVER])
+def test_claims_based_security_is_refused(role: bool) -> None:
+    made, client = connected()
+    source, target = (Source(), Target("$cbs")) if role == SENDER else (Source("$cbs"), Target())
+    client.refused(Attach("l", 0, role, source=source, target=target, initial_delivery_count=0), NOT_IMPLEMENTED)
+    assert "$cbs" not in made.broker.directory.vhost("/").queues
