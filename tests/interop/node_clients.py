@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import threading
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.broker import BrokerProcess, wait_until
 
 NODE = Path(__file__).parent / "node"
 PATIENCE = 60
+WEBSOCKET = "--experimental-websocket"
 
 
 def needs(package: str) -> pytest.MarkDecorator:
@@ -24,6 +26,12 @@ def needs(package: str) -> pytest.MarkDecorator:
     )
 
 
+@cache
+def has_websockets() -> bool:
+    """Return whether node has WebSockets: since version 20.10, and without the option since version 22."""
+    return subprocess.run(["node", WEBSOCKET, "-e", "WebSocket"], capture_output=True, check=False).returncode == 0
+
+
 def scenarios(script: str) -> list[str]:
     """Return the names of the scenarios that a script contains."""
     text = (NODE / script).read_text(encoding="utf-8")
@@ -32,7 +40,7 @@ def scenarios(script: str) -> list[str]:
 
 def run_scenario(script: str, scenario: str, broker: BrokerProcess, name: str) -> None:
     """Run one scenario, whose queues have names that begin with `name`. Raises AssertionError if it fails."""
-    command = ["node", script, scenario, str(broker.port), name]
+    command = ["node", *([WEBSOCKET] if has_websockets() else []), script, scenario, str(broker.port), name]
     done = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
 

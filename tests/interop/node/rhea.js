@@ -16,7 +16,10 @@ function first (emitter, ...events) {
 }
 
 async function connected (work, options) {
-  const connection = rhea.create_container().connect({ ...login, ...options })
+  await working(rhea.create_container().connect({ ...login, ...options }), work)
+}
+
+async function working (connection, work) {
   await once(connection, 'connection_open')
   try {
     await work(connection)
@@ -177,6 +180,23 @@ const scenarios = {
     assert.ok(body.equals(message.body.content))
     delivery.accept()
   }, { max_frame_size: 16384 }),
+
+  webSocket: () => {
+    const container = rhea.create_container()
+    const details = container.websocket_connect(WebSocket)(`ws://127.0.0.1:${port}`, ['amqp'])
+    return working(container.connect({ ...login, connection_details: details }), async connection => {
+      const publisher = await sender(connection, name)
+      const consumer = await receiver(connection, name)
+      for (const size of [1, 200, 70_000]) {
+        const body = Buffer.alloc(size, Buffer.from('0123456789abc'))
+        assert.equal((await send(publisher, { body: rhea.message.data_section(body) }))[0], 'accepted')
+        const { message, delivery } = await next(consumer)
+        assert.ok(body.equals(message.body.content))
+        delivery.accept()
+      }
+      assert.equal(await next(consumer), null)
+    })
+  },
 
   dynamicNode: () => connected(async connection => {
     const server = await receiver(connection, name)
