@@ -12,6 +12,8 @@ from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
 
+    from escrowmq.wire.rocketmq.proto.definition_pb2 import Resource
+
 CODES: Final[Mapping[Condition, Code]] = MappingProxyType(
     {
         Condition.NOT_FOUND: Code.NOT_FOUND,
@@ -46,6 +48,12 @@ def ok() -> Status:
 def refusal(error: BrokerError) -> Status:
     """Return the status for a refusal of the core."""
     return Status(code=CODES[error.condition], message=error.text)
+
+
+def named(resource: Resource) -> str:
+    """Return the name of a topic or group, with its namespace in front."""
+    space = resource.resource_namespace
+    return f"{space}%{resource.name}" if space else str(resource.name)
 
 
 def milliseconds(duration: Duration) -> int:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from escrowmq.wire.rocketmq.grpc.answers import ok
+from escrowmq.core.access.table import Operation
+from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.rocketmq.grpc.answers import named, ok
+from escrowmq.wire.rocketmq.grpc.leases import RenewedLeases
+from escrowmq.wire.rocketmq.grpc.outgoing import outgoing_message
 from escrowmq.wire.rocketmq.grpc.settings import completed
+from escrowmq.wire.rocketmq.names import topic_fault
 from escrowmq.wire.rocketmq.proto.definition_pb2 import ClientType, Settings
 from escrowmq.wire.rocketmq.proto.service_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
     NotifyClientTerminationRequest,
     NotifyClientTerminationResponse,
+    RecoverOrphanedTransactionCommand,
     TelemetryCommand,
 )
 
 if TYPE_CHECKING:
+    from escrowmq.core.half.message import HalfMessage
     from escrowmq.wire.rocketmq.grpc.calls import Call
     from escrowmq.wire.rocketmq.grpc.session import GrpcSession
+
+MOST_TOPICS: Final = 1024
+"""Topics of one client for which it gets checks."""
 
 
 class GrpcClient:
     """One client. Its telemetry stream is the way by which the broker reaches it."""
 
-    __slots__ = ("_session", "ident", "kind", "language", "settings", "telemetry")
+    __slots__ = ("_session", "_topics", "ident", "kind", "language", "leases", "settings", "telemetry")
 
     def __init__(self, session: GrpcSession, ident: str, language: str) -> None:
         self._session = session
@@ -32,6 +42,8 @@ class GrpcClient:
         self.kind = ClientType.CLIENT_TYPE_UNSPECIFIED
         self.settings = Settings()
         self.telemetry: Call | None = None
+        self.leases = RenewedLeases(session.broker.engine)
+        self._topics: dict[str, None] = {}  # to which it sends transactional messages
 
     @property
     def user(self) -> str:
@@ -52,18 +64,52 @@ class GrpcClient:
         def ended() -> None:
             if self.telemetry is call:
                 self.telemetry = None
-                self._session.left(self)
+                self._session.broker.half.producers.leave(self)
 
         call.on_end = ended
+        for topic in self._topics:
+            self._join(topic)
 
     def configure(self, settings: Settings) -> None:
         """Take the client's settings, and answer with ours."""
         self.settings = settings
         self.kind = settings.client_type
-        self._session.settings_changed(self)
+        for topic in settings.publishing.topics[:MOST_TOPICS]:
+            self.produces(named(topic))
         if self.telemetry is not None:
             answer = completed(settings, self._session.retries(settings))
             self.telemetry.send(TelemetryCommand(status=ok(), settings=answer))
+
+    def produces(self, topic: str) -> None:
+        """Note that the client sends to a topic, so that it can be asked about half messages there."""
+        if topic not in self._topics and len(self._topics) < MOST_TOPICS and not topic_fault(topic):
+            self._topics[topic] = None
+            if self.telemetry is not None:
+                self._join(topic)
+
+    def _join(self, topic: str) -> None:
+        session = self._session
+        session.door.check(Operation.JOIN_PRODUCERS)
+        session.broker.half.producers.join(session.vhost.name, topic, self)
+
+    def check(self, half: HalfMessage) -> bool:
+        """Ask the client for its decision. Return whether the question was written to its telemetry stream (HALF-5)."""
+        call = self.telemetry
+        if call is None or not call.writable or not self._session.writable:
+            return False
+        try:
+            message = outgoing_message(half.topic, half.envelope, half.content)
+        except BrokerError:  # it cannot be read, or was decided meanwhile
+            return False
+        command = RecoverOrphanedTransactionCommand(message=message, transaction_id=half.message_id)
+        call.send(TelemetryCommand(recover_orphaned_transaction_command=command))
+        return True
+
+    def end(self) -> None:
+        """The client has ended, or its connection is lost."""
+        self.leases.end()
+        if self.telemetry is not None:
+            self.telemetry.finish()
 
     def describe(self) -> dict[str, object]:
         """Return the client's entry in lists of connections."""

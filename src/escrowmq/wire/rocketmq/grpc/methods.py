@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.rocketmq.grpc.clients import heartbeat, notify_client_termination, telemetry
+from escrowmq.wire.rocketmq.grpc.positions import get_offset, query_offset, update_offset
 from escrowmq.wire.rocketmq.grpc.publishing import recall_message, send_message
+from escrowmq.wire.rocketmq.grpc.receiving import receive_message
 from escrowmq.wire.rocketmq.grpc.routes import query_assignment, query_route
+from escrowmq.wire.rocketmq.grpc.settling import ack_message, change_invisible_duration, forward_to_dead_letter_queue
+from escrowmq.wire.rocketmq.grpc.transactions import end_transaction
 from escrowmq.wire.rocketmq.proto import service_pb2 as messages
 
 if TYPE_CHECKING:
@@ -39,7 +43,8 @@ class StreamMethod(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-_PUBLISH: Final = (Operation.PUBLISH, Operation.DECLARE_TOPIC)
+_PUBLISH: Final = (Operation.PUBLISH, Operation.STORE_HALF, Operation.DECLARE_TOPIC)
+_SETTLE: Final = (Operation.SETTLE_GROUP,)
 
 METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
     {
@@ -62,6 +67,45 @@ METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
         ),
         SERVICE + b"SendMessage": UnaryMethod(
             messages.SendMessageRequest, messages.SendMessageResponse, send_message, _PUBLISH
+        ),
+        SERVICE + b"EndTransaction": UnaryMethod(
+            messages.EndTransactionRequest,
+            messages.EndTransactionResponse,
+            end_transaction,
+            (Operation.DECIDE_HALF,),
+        ),
+        SERVICE + b"ReceiveMessage": UnaryMethod(
+            messages.ReceiveMessageRequest,
+            messages.ReceiveMessageResponse,
+            receive_message,
+            (Operation.CONSUME_GROUP, Operation.DECLARE_GROUP),
+        ),
+        SERVICE + b"AckMessage": UnaryMethod(
+            messages.AckMessageRequest, messages.AckMessageResponse, ack_message, _SETTLE
+        ),
+        SERVICE + b"ChangeInvisibleDuration": UnaryMethod(
+            messages.ChangeInvisibleDurationRequest,
+            messages.ChangeInvisibleDurationResponse,
+            change_invisible_duration,
+            _SETTLE,
+        ),
+        SERVICE + b"ForwardMessageToDeadLetterQueue": UnaryMethod(
+            messages.ForwardMessageToDeadLetterQueueRequest,
+            messages.ForwardMessageToDeadLetterQueueResponse,
+            forward_to_dead_letter_queue,
+            _SETTLE,
+        ),
+        SERVICE + b"GetOffset": UnaryMethod(
+            messages.GetOffsetRequest, messages.GetOffsetResponse, get_offset, (Operation.DESCRIBE_GROUP,)
+        ),
+        SERVICE + b"UpdateOffset": UnaryMethod(
+            messages.UpdateOffsetRequest,
+            messages.UpdateOffsetResponse,
+            update_offset,
+            (Operation.CONSUME_GROUP, Operation.DECLARE_GROUP),
+        ),
+        SERVICE + b"QueryOffset": UnaryMethod(
+            messages.QueryOffsetRequest, messages.QueryOffsetResponse, query_offset, (Operation.DESCRIBE_TOPIC,)
         ),
         SERVICE + b"RecallMessage": UnaryMethod(
             messages.RecallMessageRequest, messages.RecallMessageResponse, recall_message, ()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq.content import envelope_of
-from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, ok, refusal
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok, refusal
 from escrowmq.wire.rocketmq.grpc.incoming import IncomingMessage, read_message
 from escrowmq.wire.rocketmq.grpc.kinds import check_type
-from escrowmq.wire.rocketmq.grpc.session import named
+from escrowmq.wire.rocketmq.grpc.transactions import store_half
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status
 from escrowmq.wire.rocketmq.proto.service_pb2 import (
     RecallMessageRequest,
@@ -62,7 +62,7 @@ def _store(session: GrpcSession, call: Call, message: Message) -> tuple[SendResu
     session.door.check_publish(topic.name, (incoming.tag,))
     check_type(topic.message_type, incoming.kind)
     if incoming.kind == "transaction":
-        raise RocketmqRefusal(Code.NOT_IMPLEMENTED, "transactional messages are not supported yet")
+        return result(incoming.message_id), store_half(session, call, topic, incoming)
     return _publish(session, topic, incoming)
 
 

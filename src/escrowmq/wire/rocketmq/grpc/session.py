@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.door import Door
 from escrowmq.core.access.table import Operation
-from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
+from escrowmq.core.groups.options import GroupOptions
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named
 from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
+from escrowmq.wire.rocketmq.grpc.kinds import MIXED
 from escrowmq.wire.rocketmq.grpc.settings import Retries
-from escrowmq.wire.rocketmq.names import group_fault, topic_fault
+from escrowmq.wire.rocketmq.names import dead_letter_topic, group_fault, retry_topic, topic_fault
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
+    from escrowmq.core.groups.group import Group
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.topology.topics import Topic
     from escrowmq.core.topology.vhost import VirtualHost
-    from escrowmq.wire.endpoint import Endpoint, Host, Peer
+    from escrowmq.wire.endpoint import Host, Peer
     from escrowmq.wire.rocketmq.grpc.calls import Call
+    from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
     from escrowmq.wire.rocketmq.options import RocketmqOptions
     from escrowmq.wire.rocketmq.proto.definition_pb2 import Resource, Settings
 
-DEFAULT_RETRIES: Final = Retries(
-    fifo=False, attempts=17, back_off_ms=(10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
-)
 MOST_CLIENTS: Final = 100
 """The number of clients that may share a connection."""
 
@@ -32,9 +33,10 @@ MOST_CLIENTS: Final = 100
 class GrpcSession:
     """A connection after its login. `blocked` is the reason why the server accepts no publishes, or empty."""
 
-    def __init__(self, host: Host, endpoint: Endpoint, peer: Peer, user: str, vhost: VirtualHost[Queue]) -> None:
+    def __init__(self, host: Host, endpoint: GrpcEndpoint, peer: Peer, user: str, vhost: VirtualHost[Queue]) -> None:
         self._host = host
         self._endpoint = endpoint
+        self._flow = endpoint.flow
         self.broker: Broker = host.broker
         self.options: RocketmqOptions = host.limits.rocketmq
         self.peer = peer
@@ -45,6 +47,11 @@ class GrpcSession:
         self.blocked = ""
         self._publishes = False
         self._turn = 0
+
+    @property
+    def writable(self) -> bool:
+        """Whether the connection takes more output that no client has asked for."""
+        return self._flow.writable
 
     def is_blocked(self) -> bool:
         """Return whether messages are refused now. The server learns that the connection publishes."""
@@ -102,23 +109,32 @@ class GrpcSession:
         """Return how the group of a consumer retries; None for a producer."""
         if settings.WhichOneof("pub_sub") != "subscription":
             return None
-        return DEFAULT_RETRIES
+        options = self._group_options(named(settings.subscription.group))
+        return Retries(options.fifo, options.max_attempts, options.back_off_ms)
 
     def is_fifo(self, group: str) -> bool:
         """Return whether a group consumes the messages of each message group in order."""
-        return DEFAULT_RETRIES.fifo
+        return self._group_options(group).fifo
 
-    def settings_changed(self, client: GrpcClient) -> None:
-        """Note that a client has named its topics."""
+    def _group_options(self, name: str) -> GroupOptions:
+        group = self.broker.groups.find(self.vhost.name, name)
+        return GroupOptions() if group is None else group.options
 
-    def left(self, client: GrpcClient) -> None:
-        """Note that a client can no longer be reached."""
+    def ensure_group(self, name: str) -> Group:
+        """Return a consumer group, which is made with its dead-letter topic if it does not exist."""
+        found = self.broker.groups.find(self.vhost.name, name)
+        if found is not None:
+            return found
+        self.door.check(Operation.DECLARE_GROUP, queue=name)
+        self.broker.topics.declare(self.vhost, retry_topic(name), 1, MIXED)
+        self.broker.topics.declare(self.vhost, dead_letter_topic(name), 1, MIXED)
+        options = GroupOptions(dead_letter_topic=dead_letter_topic(name))
+        return self.broker.groups.declare(self.vhost.name, name, options, user=self.user)
 
     def forget(self, client: GrpcClient) -> None:
         """Forget a client that has ended."""
         self.clients.pop(client.ident, None)
-        if client.telemetry is not None:
-            client.telemetry.finish()
+        client.end()
 
     def end(self) -> None:
         """The connection is lost."""
@@ -129,12 +145,6 @@ class GrpcSession:
         """Return the partition for a message that may be in any: all in turn."""
         self._turn += 1
         return self._turn % len(topic.streams)
-
-
-def named(resource: Resource) -> str:
-    """Return the name of a topic or group, with its namespace in front."""
-    space = resource.resource_namespace
-    return f"{space}%{resource.name}" if space else str(resource.name)
 
 
 def unknown_topic(name: str) -> RocketmqRefusal:

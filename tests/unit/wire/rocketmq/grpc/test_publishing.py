@@ -43,6 +43,7 @@ def test_messages_are_spread_over_the_queues() -> None:
     assert unpack(first.content).body == b"0"
 
 
+@pytest.mark.rule("GRP-3")
 def test_messages_of_one_group_are_in_one_queue_in_order() -> None:
     peer = GrpcPeer(server())
     peer.topic("t", "fifo")

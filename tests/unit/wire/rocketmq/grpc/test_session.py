@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.wire.rocketmq.grpc.session import named, unknown_topic
+from escrowmq.wire.rocketmq.grpc.answers import named
+from escrowmq.wire.rocketmq.grpc.session import unknown_topic
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType, Resource
 from escrowmq.wire.rocketmq.proto.service_pb2 import SendMessageRequest

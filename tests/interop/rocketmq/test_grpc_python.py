@@ -1,0 +1,93 @@
+"""The Python client of RocketMQ 5 works with the broker unmodified."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from tests.broker import BrokerProcess, running_broker
+
+SCENARIOS = Path(__file__).parent / "python_scenarios.py"
+TOPICS = {"normal": "normal", "fifo": "fifo", "delay": "delay", "pushed": "normal", "tx": "transaction"}
+CHECKS = "[half_messages]\ntimeout_seconds = 2\ncheck_interval_seconds = 2\n"
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+def declare_topics(broker: BrokerProcess) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for name, kind in TOPICS.items():
+            arguments = {"x-partitions": 4, "x-message-type": kind}
+            channel.exchange_declare(name, "x-partitioned", durable=True, arguments=arguments)
+
+
+def started(broker: BrokerProcess, name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCENARIOS), str(broker.port), name]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def run(broker: BrokerProcess, name: str) -> Any:
+    """Run a scenario, and return its result."""
+    process = started(broker, name)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, broker.log()[-3000:]
+    return json.loads(out.splitlines()[-1])
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    file = tmp_path / "broker.toml"
+    file.write_text(CHECKS)
+    with running_broker(tmp_path, "--config", str(file)) as process:
+        declare_topics(process)
+        yield process
+
+
+def test_messages_arrive_with_everything_that_was_sent(broker: BrokerProcess) -> None:
+    assert run(broker, "sends") == 20
+
+
+@pytest.mark.rule("GRP-3")
+def test_messages_of_one_group_arrive_in_order(broker: BrokerProcess) -> None:
+    assert run(broker, "order") == [str(i) for i in range(10)]
+
+
+@pytest.mark.rule("DLY-1")
+def test_a_delayed_message_arrives_at_its_time(broker: BrokerProcess) -> None:
+    assert run(broker, "delay") is True
+
+
+@pytest.mark.rule("GRP-4")
+def test_a_push_consumer_tries_again(broker: BrokerProcess) -> None:
+    assert run(broker, "push") == {"0": 2, "1": 1, "2": 1, "3": 1, "4": 1}
+
+
+@pytest.mark.rule("HALF-2", "HALF-4", "HALF-5")
+def test_transactions_are_decided_by_their_producer_or_its_checker(broker: BrokerProcess) -> None:
+    found, checks = run(broker, "transactions")
+    assert found == ["at once", "commit", "later"]
+    assert checks["commit"] == checks["rollback"] == 1
+    assert checks["later"] == 2
+
+
+@pytest.mark.rule("HALF-2", "HALF-3", "HALF-4")
+def test_transactions_outlive_the_death_of_broker_and_producer(broker: BrokerProcess) -> None:
+    process = started(broker, "before_a_kill")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[]\n"
+    broker.kill()
+    process.kill()
+    process.communicate()
+    broker.start()
+    found, checks = run(broker, "after_a_kill")
+    assert found == sorted(f"{name}-{i}" for name in ("commit", "commit-by-check") for i in range(10))
+    assert checks == {f"commit-by-check-{i}": 1 for i in range(10)}
+    assert run(broker, "nothing_more") == []
