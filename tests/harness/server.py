@@ -155,6 +155,9 @@ class SimServer:
     def challenge(self, mechanism: str, user: str) -> Challenge:
         return Challenge(derive(mechanism, user, b"salt", LEAST_ITERATIONS), "nonce")
 
+    def secret_key(self, access_key: str) -> bytes:
+        return b"secret of " + access_key.encode()
+
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Return nothing: there is always room here."""
 

@@ -66,6 +66,7 @@ def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_
             "password": True,
             "max_connections": None,
             "max_channels": None,
+            "access_keys": [],
         }
         connection = connect(broker, "alice", "second", "orders")
         command(broker, "user", "delete", "alice")

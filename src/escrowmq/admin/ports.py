@@ -76,6 +76,10 @@ class BrokerProcess(Protocol):
         """Make a change in a turn, wait until it is on disk, and return its result."""
         ...
 
+    def secret_key(self, access_key: str) -> str:
+        """Return the secret key of an access key."""
+        ...
+
     async def hash_password(self, password: str) -> PasswordHashes:
         """Return the forms in which a password is stored."""
         ...

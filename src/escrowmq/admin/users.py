@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.access.permissions import PasswordHashes, User
+
+_KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_KEY_OCTETS: Final = 10
 
 
 class UserAdmin:
@@ -27,6 +33,8 @@ class UserAdmin:
             "user.password": self.set_password,
             "user.tags": self.set_tags,
             "user.limits": self.set_limits,
+            "user.key.add": self.add_key,
+            "user.key.delete": self.delete_key,
         }
 
     async def list_users(self) -> Listing:
@@ -66,6 +74,22 @@ class UserAdmin:
         """Set all limits of a user; None means no limit. Connections and channels that are open stay open."""
         await self._set(lambda: self._access.set_user_limits(name, max_connections, max_channels))
 
+    async def add_key(self, name: str, key: str = "") -> Row:
+        """Give a user an access key, by default one that is made up. Return it with its secret key."""
+        key = key or secrets.token_hex(_KEY_OCTETS)
+        if not _KEY.fullmatch(key):
+            raise OperationRefused("an access key has 1 to 64 letters, digits, '-', '_' and '.'")
+        secret_key = self._process.secret_key(key)
+        await self._set(lambda: self._access.add_access_key(name, key))
+        return {"access_key": key, "secret_key": secret_key}
+
+    async def delete_key(self, name: str, key: str) -> None:
+        """Remove an access key, and close the user's connections, some of which may have used it."""
+        await self._set(lambda: self._access.remove_access_key(name, key))
+        await self._connections.close_those(
+            lambda connection: connection.user == name, f"access key '{key}' of user '{name}' was deleted"
+        )
+
     async def _set(self, change: Callable[[], User]) -> None:
         await self._process.durably(lambda: self._broker.directory.record_access(change()))
 
@@ -84,4 +108,5 @@ def _row(user: User) -> Row:
         "password": bool(user.password_hash),
         "max_connections": user.max_connections,
         "max_channels": user.max_channels,
+        "access_keys": list(user.access_keys),
     }

@@ -62,7 +62,7 @@ def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[
 @asks
 def list_users(data_dir: Path, as_json: bool) -> None:
     """List users."""
-    columns = ("name", "tags", "password", "max_connections", "max_channels")
+    columns = ("name", "tags", "password", "max_connections", "max_channels", "access_keys")
     show(ask(data_dir, "user.list"), columns, as_json=as_json)
 
 
@@ -131,3 +131,27 @@ def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
 def set_user_limits(data_dir: Path, name: str, max_connections: int | None, max_channels: int | None) -> None:
     """Set a user's limits for open connections and channels. Without an option, there is no such limit."""
     ask(data_dir, "user.limits", name=name, max_connections=max_connections, max_channels=max_channels)
+
+
+@user.command("add-key")
+@data_dir_option
+@click.argument("name")
+@click.option("--key", default="", help="The access key; without it, one is made up.")
+@json_option
+@asks
+def add_key(data_dir: Path, name: str, key: str, as_json: bool) -> None:
+    """Give a user an access key, and print it with its secret key.
+
+    Clients of RocketMQ sign their requests with the secret key.
+    """
+    show([ask(data_dir, "user.key.add", name=name, key=key)], ("access_key", "secret_key"), as_json=as_json)
+
+
+@user.command("delete-key")
+@data_dir_option
+@click.argument("name")
+@click.argument("key")
+@asks
+def delete_key(data_dir: Path, name: str, key: str) -> None:
+    """Delete an access key of a user, and close the user's connections."""
+    ask(data_dir, "user.key.delete", name=name, key=key)

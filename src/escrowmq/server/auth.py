@@ -20,6 +20,7 @@ from escrowmq.server.admission import network_of
 from escrowmq.server.checks import Check, Checks
 from escrowmq.server.passwords import HASHER
 from escrowmq.server.scram import ScramUsers, keep
+from escrowmq.server.secret_keys import SecretKeys
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.server import Proof
@@ -64,6 +65,7 @@ class Authenticator:
         post: Callable[[Callable[[], None]], None],
         scram: ScramUsers,
         record: Callable[[User], None],
+        secret_keys: SecretKeys,
         *,
         guest_loopback_only: bool = True,
         anonymous_user: str = "",
@@ -75,6 +77,7 @@ class Authenticator:
         makes a change of a user durable.
         """
         self.scram = scram
+        self.secret_keys = secret_keys
         self._record = record
         self._access = access
         self._executor = executor

@@ -66,6 +66,10 @@ class ServerProcess:
         await synced
         return result
 
+    def secret_key(self, access_key: str) -> str:
+        """See `BrokerProcess.secret_key`."""
+        return self._runtime.secret_key(access_key).decode()
+
     async def hash_password(self, password: str) -> PasswordHashes:
         """See `BrokerProcess.hash_password`."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._passwords.hashes, password)

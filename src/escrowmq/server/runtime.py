@@ -154,6 +154,10 @@ class Runtime:
         """See `Host.mechanisms`."""
         return tuple(name for name in self._mechanisms if name not in HASHES or self._authenticator.scram.offers(name))
 
+    def secret_key(self, access_key: str) -> bytes:
+        """See `Host.secret_key`."""
+        return self._authenticator.secret_keys.secret_key(access_key)
+
     def challenge(self, mechanism: str, user: str) -> Challenge:
         """See `Host.challenge`."""
         return self._authenticator.scram.challenge(mechanism, user)

@@ -32,6 +32,7 @@ from escrowmq.server.process import ServerProcess
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
+from escrowmq.server.secret_keys import SecretKeys
 from escrowmq.server.start import first_start
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
@@ -70,6 +71,7 @@ class Server:
             self._turns.post,
             self._scram,
             broker.directory.record_access,
+            SecretKeys(config.data_dir),
             guest_loopback_only=config.security.guest_loopback_only,
             anonymous_user=config.security.anonymous_user,
             patience=config.limits.unauthenticated_seconds,

@@ -87,6 +87,10 @@ class Host(Protocol):
         """Check a login. `done` is called with the verdict, either at once or in a later turn."""
         ...
 
+    def secret_key(self, access_key: str) -> bytes:
+        """Return the secret key of an access key, which need not exist."""
+        ...
+
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Raises BrokerError (NOT_ALLOWED) if a limit on connections keeps `user` from entering `vhost` now."""
         ...

@@ -1,6 +1,7 @@
-"""Scenarios of the unmodified Python client of RocketMQ 5: `python_scenarios.py PORT SCENARIO` prints a line of JSON.
+"""Scenarios of the unmodified Python client of RocketMQ 5: `python_scenarios.py PORT SCENARIO [KEY SECRET]`.
 
-Each scenario is a function. It runs in a process of its own, because the client starts threads that outlive it.
+Each scenario is a function, whose result is printed as JSON. It runs in a process of its own, because the client starts
+threads that outlive it.
 """
 
 from __future__ import annotations
@@ -183,11 +184,22 @@ def nothing_more(config: ClientConfiguration) -> Any:
     return found
 
 
-SCENARIOS = (sends, order, delay, push, transactions, before_a_kill, after_a_kill, nothing_more)
+def is_refused(config: ClientConfiguration) -> Any:
+    """Return whether the broker refuses the client."""
+    producer = Producer(config, ("normal",))
+    try:
+        producer.startup()
+        producer.send(message("normal", "refused"))
+    except Exception:  # noqa: BLE001 - the client raises errors of several types
+        return True
+    return False
+
+
+SCENARIOS = (is_refused, sends, order, delay, push, transactions, before_a_kill, after_a_kill, nothing_more)
 
 
 def main() -> None:
-    config = ClientConfiguration(f"127.0.0.1:{sys.argv[1]}", Credentials())
+    config = ClientConfiguration(f"127.0.0.1:{sys.argv[1]}", Credentials(*sys.argv[3:]))
     by_name = {each.__name__: each for each in SCENARIOS}
     sys.stdout.write(json.dumps(by_name[sys.argv[2]](config)) + "\n")
 

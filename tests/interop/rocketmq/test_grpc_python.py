@@ -29,14 +29,20 @@ def declare_topics(broker: BrokerProcess) -> None:
             channel.exchange_declare(name, "x-partitioned", durable=True, arguments=arguments)
 
 
-def started(broker: BrokerProcess, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCENARIOS), str(broker.port), name]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def command(broker: BrokerProcess, *words: str) -> str:
+    """Run a command of `escrowmq` about the broker, and return its output."""
+    whole = [sys.executable, "-m", "escrowmq", *words, "--data-dir", str(broker.data_dir)]
+    return subprocess.run(whole, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def run(broker: BrokerProcess, name: str) -> Any:
+def started(broker: BrokerProcess, name: str, *keys: str) -> subprocess.Popen[str]:
+    whole = [sys.executable, str(SCENARIOS), str(broker.port), name, *keys]
+    return subprocess.Popen(whole, stdout=subprocess.PIPE, text=True)
+
+
+def run(broker: BrokerProcess, name: str, *keys: str) -> Any:
     """Run a scenario, and return its result."""
-    process = started(broker, name)
+    process = started(broker, name, *keys)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0, broker.log()[-3000:]
     return json.loads(out.splitlines()[-1])
@@ -91,3 +97,14 @@ def test_transactions_outlive_the_death_of_broker_and_producer(broker: BrokerPro
     assert found == sorted(f"{name}-{i}" for name in ("commit", "commit-by-check") for i in range(10))
     assert checks == {f"commit-by-check-{i}": 1 for i in range(10)}
     assert run(broker, "nothing_more") == []
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_client_with_an_access_key_has_the_rights_of_its_user(broker: BrokerProcess) -> None:
+    command(broker, "user", "add", "alice", "--no-password")
+    rights = ("--configure", "^readers$", "--write", "^normal$", "--read", ".*")
+    command(broker, "permission", "set", "alice", "/", *rights)
+    shown = json.loads(command(broker, "user", "add-key", "alice", "--json"))
+    keys = shown[0] if isinstance(shown, list) else shown
+    assert run(broker, "sends", keys["access_key"], keys["secret_key"]) == 20
+    assert run(broker, "is_refused", keys["access_key"], "wrong") is True

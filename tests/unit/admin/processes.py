@@ -59,6 +59,9 @@ class FakeProcess:
         self.server.run_disk()
         return result
 
+    def secret_key(self, access_key: str) -> str:
+        return "secret of " + access_key
+
     async def hash_password(self, password: str) -> PasswordHashes:
         return PasswordHashes(f"hash of {password}", (f"keys of {password}",))
 

@@ -27,7 +27,14 @@ class Bench:
 
 def _row(**fields: Any) -> dict[str, Any]:
     """Alice in the list of users."""
-    none = {"name": "alice", "tags": [], "password": False, "max_connections": None, "max_channels": None}
+    none = {
+        "name": "alice",
+        "tags": [],
+        "password": False,
+        "max_connections": None,
+        "max_channels": None,
+        "access_keys": [],
+    }
     return none | fields
 
 
@@ -84,3 +91,34 @@ def test_an_unknown_user_is_refused(operation: str) -> None:
     arguments: dict[str, Any] = {"tags": []} if operation == "user.tags" else {}
     with pytest.raises(BrokerError, match="no such user 'bob'"):
         perform(Bench().operations, operation, name="bob", **arguments)
+
+
+def test_an_access_key_is_shown_with_its_secret_once() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    assert perform(bench.operations, "user.key.add", name="alice", key="mine") == {
+        "access_key": "mine",
+        "secret_key": "secret of mine",
+    }
+    made = perform(bench.operations, "user.key.add", name="alice")["access_key"]
+    assert perform(bench.operations, "user.list")[-1] == _row(access_keys=["mine", made])
+    perform(bench.operations, "user.key.delete", name="alice", key="mine")
+    assert perform(bench.operations, "user.list")[-1] == _row(access_keys=[made])
+
+
+@pytest.mark.parametrize("key", ["a b", "a/b", "a,b", "k" * 65])
+def test_an_access_key_must_fit_into_a_header(key: str) -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    with pytest.raises(OperationRefused):
+        perform(bench.operations, "user.key.add", name="alice", key=key)
+
+
+def test_deleting_a_key_closes_the_connections_of_its_user() -> None:
+    bench = Bench()
+    perform(bench.operations, "user.add", name="alice")
+    perform(bench.operations, "user.key.add", name="alice", key="mine")
+    connection = FakeConnection("127.0.0.1:1", "alice")
+    bench.process.connections[connection] = None
+    perform(bench.operations, "user.key.delete", name="alice", key="mine")
+    assert connection.reasons == ["access key 'mine' of user 'alice' was deleted"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from escrowmq.core.access.permissions import User
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers
+from escrowmq.server.secret_keys import SecretKeys
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.client import ClientExchange
@@ -61,6 +63,7 @@ class Desk:
             lambda call: call(),
             ScramUsers(self.access, self.passwords, b"key"),
             self.recorded.append,
+            SecretKeys(Path()),
             guest_loopback_only=guest_loopback_only,
             anonymous_user=anonymous_user,
             hasher=FAST,

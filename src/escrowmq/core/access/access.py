@@ -28,6 +28,8 @@ VERDICT_LIMIT: Final = 20_000
 """Number of verdicts that are remembered. Names can have 255 bytes."""
 EVERY_KEY: Final = frozenset((".*", "^.*", "^.*$", ".*$"))
 """Patterns of topic permissions that are known to allow every routing key."""
+MOST_ACCESS_KEYS: Final = 100
+"""The number of access keys of one user."""
 PATTERN_LIMIT: Final = 1000
 """Number of compiled patterns that are remembered."""
 
@@ -41,6 +43,7 @@ class Access:
     """
 
     __slots__ = (
+        "_keys",
         "_patterns",
         "_restricted",
         "_topic_verdicts",
@@ -63,6 +66,7 @@ class Access:
         self._topic_verdicts: dict[tuple[str, str, str, str, TopicRight], bool] = {}
         self._restricted: dict[tuple[str, str], bool] = {}
         self._patterns: dict[str, Pattern] = {}
+        self._keys: dict[str, str] | None = {}  # None: to be collected again
         self.defaults = DefaultLimits()
 
     # -- questions
@@ -173,6 +177,32 @@ class Access:
     def set_tags(self, name: str, tags: tuple[str, ...]) -> User:
         """Replace the user's tags. Raises NOT_FOUND."""
         return self._put_user(replace(self.user(name), tags=tags))
+
+    def add_access_key(self, name: str, key: str) -> User:
+        """Let clients refer to the user by an access key. Raises NOT_FOUND, PRECONDITION_FAILED if the key is taken,
+        and LIMIT_EXCEEDED if the user has too many.
+        """
+        user = self.user(name)
+        if self.user_of_key(key) is not None:
+            raise BrokerError(Condition.PRECONDITION_FAILED, f"the access key '{key}' exists already")
+        if len(user.access_keys) >= MOST_ACCESS_KEYS:
+            raise BrokerError(
+                Condition.LIMIT_EXCEEDED, f"user '{name}' has {MOST_ACCESS_KEYS} access keys, the limit; delete one"
+            )
+        return self._put_user(replace(user, access_keys=(*user.access_keys, key)))
+
+    def remove_access_key(self, name: str, key: str) -> User:
+        """Remove an access key of the user. Raises NOT_FOUND for the user or the key."""
+        user = self.user(name)
+        if key not in user.access_keys:
+            raise BrokerError(Condition.NOT_FOUND, f"user '{name}' has no access key '{key}'")
+        return self._put_user(replace(user, access_keys=tuple(each for each in user.access_keys if each != key)))
+
+    def user_of_key(self, key: str) -> str | None:
+        """Return the name of the user with an access key, or None."""
+        if self._keys is None:
+            self._keys = {each: user.name for user in self.users.values() for each in user.access_keys}
+        return self._keys.get(key)
 
     def set_user_limits(self, name: str, max_connections: int | None, max_channels: int | None) -> User:
         """Set all limits of a user; None means no limit. Raises NOT_FOUND."""
@@ -353,6 +383,7 @@ class Access:
 
     def _changed(self) -> None:
         self.version += 1
+        self._keys = None
         self._verdicts.clear()
         self._topic_verdicts.clear()
         self._restricted.clear()

@@ -32,6 +32,8 @@ class User:
     max_connections: int | None = None
     max_channels: int | None = None
     scram_hashes: tuple[str, ...] = field(default=(), repr=False)
+    access_keys: tuple[str, ...] = ()
+    """Names by which clients that sign their requests refer to the user. Their secrets are not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ def set_record(entry: Entry) -> tuple[Kind, dict[str, Any]]:
             fields = {"name": name, "password_hash": password_hash, "tags": list(tags)} | limits
             if entry.scram_hashes:
                 fields["scram_hashes"] = list(entry.scram_hashes)
+            if entry.access_keys:
+                fields["access_keys"] = list(entry.access_keys)
             return Kind.USER_SET, fields
         case Vhost(name):
             limits = _limits(max_connections=entry.max_connections, max_queues=entry.max_queues)
@@ -77,6 +79,7 @@ def restore(access: Access, kind: Kind, fields: Mapping[str, Any]) -> None:
                     fields.get("max_connections"),
                     fields.get("max_channels"),
                     tuple(fields.get("scram_hashes", ())),
+                    tuple(fields.get("access_keys", ())),
                 )
             )
         case Kind.USER_DELETED:

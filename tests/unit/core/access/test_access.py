@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from escrowmq.core.access.access import Access, Kind, Right
+from escrowmq.core.access.access import MOST_ACCESS_KEYS, Access, Kind, Right
 from escrowmq.core.access.permissions import DefaultLimits, Permission, TopicPermission, User, Vhost
 from escrowmq.core.conditions import BrokerError, Condition
 
@@ -232,3 +232,33 @@ def test_users_and_virtual_hosts_without_limits_have_the_default_ones(access: Ac
     access.check_connections("own", 6, "own", 6)
     access.check_channels("own", 6)
     access.check_queues("own", "q", 6)
+
+
+class TestAccessKeys:
+    def test_a_key_names_one_user_until_it_is_removed(self, access: Access) -> None:
+        access.add_user("owner", "")
+        access.add_user("other", "")
+        access.add_access_key("owner", "key")
+        assert access.user_of_key("key") == "owner"
+        with pytest.raises(BrokerError) as caught:
+            access.add_access_key("other", "key")
+        assert caught.value.condition is Condition.PRECONDITION_FAILED
+        access.remove_access_key("owner", "key")
+        assert access.user_of_key("key") is None
+        with pytest.raises(BrokerError):
+            access.remove_access_key("owner", "key")
+
+    def test_a_key_ends_with_its_user(self, access: Access) -> None:
+        access.add_user("owner", "")
+        access.add_access_key("owner", "key")
+        access.remove_user("owner")
+        assert access.user_of_key("key") is None
+
+    @pytest.mark.rule("FAIR-3")
+    def test_the_keys_of_a_user_are_bounded(self, access: Access) -> None:
+        access.add_user("owner", "")
+        for i in range(MOST_ACCESS_KEYS):
+            access.add_access_key("owner", str(i))
+        with pytest.raises(BrokerError) as caught:
+            access.add_access_key("owner", "more")
+        assert caught.value.condition is Condition.LIMIT_EXCEEDED

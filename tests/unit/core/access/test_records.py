@@ -18,7 +18,7 @@ from escrowmq.core.recovery.snapshot import snapshot
 
 ALICE = User("alice", "$argon2id$x", ("administrator", "monitoring"))
 ORDERS = Vhost("orders")
-BOB = User("bob", "$argon2id$y", (), 3, 4, ("SCRAM-SHA-256$4096:a$b:c",))
+BOB = User("bob", "$argon2id$y", (), 3, 4, ("SCRAM-SHA-256$4096:a$b:c",), ("key", "other"))
 ENTRIES: tuple[Entry, ...] = (
     ALICE,
     ORDERS,

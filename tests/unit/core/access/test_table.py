@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.core.access.table import TABLE, Object, Operation, Right
 
-OWNED = {Object.BRANCH, Object.PROGRESS, Object.RESERVATION}
+OWNED = {Object.BRANCH, Object.HALF, Object.PROGRESS, Object.RESERVATION}
 
 
 @pytest.mark.rule("SEC-1")

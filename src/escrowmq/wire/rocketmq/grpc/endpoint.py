@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.message import DecodeError
 
 from escrowmq.core.budget import METHOD
-from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.flow import OutputFlow
 from escrowmq.wire.http2.connection import Http2Connection
 from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
@@ -24,6 +24,7 @@ from escrowmq.wire.rocketmq.grpc.identity import claim_of
 from escrowmq.wire.rocketmq.grpc.methods import METHODS, UnaryMethod
 from escrowmq.wire.rocketmq.grpc.session import GrpcSession
 from escrowmq.wire.rocketmq.grpc.status import GrpcFault, GrpcStatus
+from escrowmq.wire.rocketmq.keys import enter_with_key
 from escrowmq.wire.rocketmq.login import RocketmqLogin
 
 if TYPE_CHECKING:
@@ -263,8 +264,9 @@ class GrpcEndpoint:
         login = self._login
         try:
             if claim.access_key:
-                raise BrokerError(Condition.ACCESS_REFUSED, "access keys are not supported")
-            login.enter_anonymously()
+                enter_with_key(self._host, login, claim.access_key, claim.proof)
+            else:
+                login.enter_anonymously()
         except BrokerError as error:
             raise GrpcFault(GrpcStatus.UNAUTHENTICATED, error.text) from None
         if self._session is None:
