@@ -7,18 +7,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pika
 import pytest
 
 from tests.broker import BrokerProcess, running_broker
+from tests.interop.rocketmq.brokers import RocketmqPorts
 
 SCENARIOS = Path(__file__).parent / "python_scenarios.py"
 TOPICS = {"normal": "normal", "fifo": "fifo", "delay": "delay", "pushed": "normal", "tx": "transaction"}
 CHECKS = "[half_messages]\ntimeout_seconds = 2\ncheck_interval_seconds = 2\n"
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+class Served(NamedTuple):
+    """A broker, and its ports for clients of RocketMQ."""
+
+    process: BrokerProcess
+    ports: RocketmqPorts
 
 
 def declare_topics(broker: BrokerProcess) -> None:
@@ -29,55 +37,56 @@ def declare_topics(broker: BrokerProcess) -> None:
             channel.exchange_declare(name, "x-partitioned", durable=True, arguments=arguments)
 
 
-def command(broker: BrokerProcess, *words: str) -> str:
+def command(broker: Served, *words: str) -> str:
     """Run a command of `escrowmq` about the broker, and return its output."""
-    whole = [sys.executable, "-m", "escrowmq", *words, "--data-dir", str(broker.data_dir)]
+    whole = [sys.executable, "-m", "escrowmq", *words, "--data-dir", str(broker.process.data_dir)]
     return subprocess.run(whole, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def started(broker: BrokerProcess, name: str, *keys: str) -> subprocess.Popen[str]:
-    whole = [sys.executable, str(SCENARIOS), str(broker.port), name, *keys]
+def started(broker: Served, name: str, *keys: str) -> subprocess.Popen[str]:
+    whole = [sys.executable, str(SCENARIOS), str(broker.ports.grpc), name, *keys]
     return subprocess.Popen(whole, stdout=subprocess.PIPE, text=True)
 
 
-def run(broker: BrokerProcess, name: str, *keys: str) -> Any:
+def run(broker: Served, name: str, *keys: str) -> Any:
     """Run a scenario, and return its result."""
     process = started(broker, name, *keys)
     out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, broker.log()[-3000:]
+    assert process.returncode == 0, broker.process.log()[-3000:]
     return json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(tmp_path: Path) -> Iterator[Served]:
+    ports = RocketmqPorts()
     file = tmp_path / "broker.toml"
-    file.write_text(CHECKS)
+    file.write_text(ports.config + CHECKS)
     with running_broker(tmp_path, "--config", str(file)) as process:
         declare_topics(process)
-        yield process
+        yield Served(process, ports)
 
 
-def test_messages_arrive_with_everything_that_was_sent(broker: BrokerProcess) -> None:
+def test_messages_arrive_with_everything_that_was_sent(broker: Served) -> None:
     assert run(broker, "sends") == 20
 
 
 @pytest.mark.rule("GRP-3")
-def test_messages_of_one_group_arrive_in_order(broker: BrokerProcess) -> None:
+def test_messages_of_one_group_arrive_in_order(broker: Served) -> None:
     assert run(broker, "order") == [str(i) for i in range(10)]
 
 
 @pytest.mark.rule("DLY-1")
-def test_a_delayed_message_arrives_at_its_time(broker: BrokerProcess) -> None:
+def test_a_delayed_message_arrives_at_its_time(broker: Served) -> None:
     assert run(broker, "delay") is True
 
 
 @pytest.mark.rule("GRP-4")
-def test_a_push_consumer_tries_again(broker: BrokerProcess) -> None:
+def test_a_push_consumer_tries_again(broker: Served) -> None:
     assert run(broker, "push") == {"0": 2, "1": 1, "2": 1, "3": 1, "4": 1}
 
 
 @pytest.mark.rule("HALF-2", "HALF-4", "HALF-5")
-def test_transactions_are_decided_by_their_producer_or_its_checker(broker: BrokerProcess) -> None:
+def test_transactions_are_decided_by_their_producer_or_its_checker(broker: Served) -> None:
     found, checks = run(broker, "transactions")
     assert found == ["at once", "commit", "later"]
     assert checks["commit"] == checks["rollback"] == 1
@@ -85,14 +94,14 @@ def test_transactions_are_decided_by_their_producer_or_its_checker(broker: Broke
 
 
 @pytest.mark.rule("HALF-2", "HALF-3", "HALF-4")
-def test_transactions_outlive_the_death_of_broker_and_producer(broker: BrokerProcess) -> None:
+def test_transactions_outlive_the_death_of_broker_and_producer(broker: Served) -> None:
     process = started(broker, "before_a_kill")
     assert process.stdout is not None
     assert process.stdout.readline() == "[]\n"
-    broker.kill()
+    broker.process.kill()
     process.kill()
     process.communicate()
-    broker.start()
+    broker.process.start()
     found, checks = run(broker, "after_a_kill")
     assert found == sorted(f"{name}-{i}" for name in ("commit", "commit-by-check") for i in range(10))
     assert checks == {f"commit-by-check-{i}": 1 for i in range(10)}
@@ -100,7 +109,7 @@ def test_transactions_outlive_the_death_of_broker_and_producer(broker: BrokerPro
 
 
 @pytest.mark.rule("SEC-1")
-def test_a_client_with_an_access_key_has_the_rights_of_its_user(broker: BrokerProcess) -> None:
+def test_a_client_with_an_access_key_has_the_rights_of_its_user(broker: Served) -> None:
     command(broker, "user", "add", "alice", "--no-password")
     rights = ("--configure", "^readers$", "--write", "^normal$", "--read", ".*")
     command(broker, "permission", "set", "alice", "/", *rights)
