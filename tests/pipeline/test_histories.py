@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.direct import Audited, audited, export
-from tests.simulation import branch_world, half_world, link_world
+from tests.simulation import branch_world, group_world, half_world, link_world
 from tests.simulation.steps import Step, steps_of
 from tests.simulation.world import OPTIONS, World
 
@@ -18,6 +18,7 @@ BRANCH_SEEDS = (9, 11, 12, 13, 16, 17)
 """Seeds of histories in which branches get as far as the second phase; in most histories they do not."""
 LINK_SEEDS = 8
 HALF_SEEDS = 6
+GROUP_SEEDS = 4
 WEIGHTS = {**branch_world.WEIGHTS, "prepare": 60, "force": 30}
 """Branches are prepared, and completed by an operator, more often than in other tests."""
 WITH_DELIVERIES = replace(OPTIONS, deliveries=True)
@@ -147,6 +148,36 @@ def test_histories_of_half_messages_are_clean(tmp_path: Path) -> None:
     for seed in range(HALF_SEEDS):
         world = WatchedHalf(seed, tmp_path / str(seed))
         world.run(steps_of(seed, 400, half_world.WEIGHTS))
+        world.audit()
+        for found in world.audits:
+            assert found.wrong == [], f"seed {seed}"
+            seen.update(messages=len(found.messages), gaps=found.plan.start > 0, snapshots=len(found.plan.snapshots))
+    assert min(seen.values()) > 0, f"the histories have nothing to audit: {seen}"
+
+
+class WatchedGroups(group_world.GroupWorld):
+    """A world of consumer groups whose journal is audited after each crash."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed)
+        self.folder = folder
+        self.audits: list[Audited] = []
+
+    def audit(self) -> None:
+        self.audits.append(audited(export(self.site.storage, self.folder)))
+
+    def _crash(self, step: Step) -> None:
+        super()._crash(step)
+        self.audit()
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PIPE-5")
+def test_histories_of_consumer_groups_are_clean(tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(GROUP_SEEDS):
+        world = WatchedGroups(seed, tmp_path / str(seed))
+        world.run(steps_of(seed, 250, group_world.WEIGHTS))
         world.audit()
         for found in world.audits:
             assert found.wrong == [], f"seed {seed}"
