@@ -26,6 +26,7 @@ from escrowmq.wire.rocketmq.remoting.frames import (
 from escrowmq.wire.rocketmq.remoting.producing import RemotingProducer
 from escrowmq.wire.rocketmq.remoting.pulling import HeldPulls
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
+from escrowmq.wire.rocketmq.remoting.sending import born_at
 from escrowmq.wire.rocketmq.topics import Catalogue
 from escrowmq.wire.unread import Unread
 
@@ -62,6 +63,7 @@ class RemotingConnection:
         self.finished = False
         self.large_bodies = False
         self.busy_reason = ""
+        self.born = born_at(peer)
         self.address = (address_of(self.options.advertised_host or peer.local_host), self.options.broker_port)
         self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)

@@ -111,7 +111,7 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
         asked.born_ms,
         partition,
         asked.failures,
-        *born_at(connection.peer),
+        *connection.born,
     )
     tag = found.get(properties.TAGS, "")
     if len(tag) > names.LONGEST_TOPIC:
@@ -159,7 +159,7 @@ def _send_batch(connection: RemotingConnection, asked: Send, topic: Topic, body:
         raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "the batch is empty")
     partition = chosen(connection, topic, asked.queue)
     stream = topic.streams[partition]
-    host, port = born_at(connection.peer)
+    host, port = connection.born
     runs: list[tuple[str, list[bytes]]] = []
     for part in parts:
         if len(part.properties) > LONGEST_PROPERTIES:
