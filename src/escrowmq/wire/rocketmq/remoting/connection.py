@@ -87,6 +87,7 @@ class RemotingConnection:
             return
         data, at, crowded = unread.take(), 0, False
         budget = self.engine.requests
+        budget.admit()
         try:
             while len(data) - at >= HEAD and not crowded:
                 if budget.left <= 0:

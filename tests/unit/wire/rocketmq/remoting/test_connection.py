@@ -119,6 +119,16 @@ def test_many_requests_take_several_turns() -> None:
     assert first + len(client.arrived()) == 500
 
 
+@pytest.mark.rule("FAIR-1")
+def test_a_client_is_served_in_a_turn_whose_budget_others_have_used_up() -> None:
+    machine = server()
+    client = Client(machine)
+    machine.broker.engine.requests.left = -1000
+    machine.receive(client.port, encode(Command(Code.CLUSTER)))
+    machine.end_one_turn()
+    assert len(client.arrived()) == 1
+
+
 def test_a_message_survives_a_restart() -> None:
     storage = MemoryStorage(random.Random(1))
     machine = server(storage)
