@@ -6,9 +6,10 @@ import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.budget import METHOD
-from escrowmq.core.conditions import BrokerError
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.flow import OutputFlow
 from escrowmq.wire.outbox import Outbox, Piece
+from escrowmq.wire.rocketmq.keys import enter_with_key
 from escrowmq.wire.rocketmq.login import RocketmqLogin
 from escrowmq.wire.rocketmq.remoting.clients import ConsumerRegistry
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
@@ -27,6 +28,7 @@ from escrowmq.wire.rocketmq.remoting.producing import RemotingProducer
 from escrowmq.wire.rocketmq.remoting.pulling import HeldPulls
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
 from escrowmq.wire.rocketmq.remoting.sending import born_at
+from escrowmq.wire.rocketmq.signature import remoting_proof
 from escrowmq.wire.rocketmq.topics import Catalogue
 from escrowmq.wire.unread import Unread
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 SILENCE_MS: Final = 120_000
 """The time without any request after which a client is given up. Clients send heartbeats every 30 seconds."""
 LARGE_BODY: Final = 64 << 10
+ACCESS_KEY: Final = "AccessKey"
 _LANES: Final = 1 << 30
 
 
@@ -75,6 +78,7 @@ class RemotingConnection:
         self._catalogue: Catalogue | None = None
         self._publishes = False
         self._closed = False
+        self._has_key = False
         self._changed: dict[str, None] = {}  # groups of which the client has yet to be told
 
     # -- called by the server
@@ -236,8 +240,7 @@ class RemotingConnection:
         if command.is_response:
             return
         try:
-            if not self.login.user:
-                self.login.enter_anonymously()
+            self._log_in(command)
             handler = HANDLERS.get(command.code)
             if handler is None:
                 raise RequestFault(ResultCode.NOT_SUPPORTED, f"request code {command.code} is not supported")
@@ -249,6 +252,18 @@ class RemotingConnection:
         else:
             if reply is not None:
                 self.respond(command, reply.response, reply.after)
+
+    def _log_in(self, command: Command) -> None:
+        """Check the signature of each request of a client with an access key. Raises BrokerError."""
+        access_key = command.fields.get(ACCESS_KEY)
+        if access_key is not None:
+            proof = remoting_proof(command.fields, command.body, command.version)
+            enter_with_key(self._host, self.login, access_key, proof)
+            self._has_key = True
+        elif self._has_key:
+            raise BrokerError(Condition.ACCESS_REFUSED, "a request on a connection with an access key is not signed")
+        elif not self.login.user:
+            self.login.enter_anonymously()
 
     def _put(self, data: bytes, after: int) -> None:
         self._lane = self._lane % _LANES + 1

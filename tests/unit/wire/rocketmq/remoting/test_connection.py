@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import random
 
 import pytest
@@ -86,6 +89,27 @@ def test_a_client_without_an_access_key_can_be_refused() -> None:
     options = Options(limits=EndpointLimits(rocketmq=RocketmqOptions(anonymous_user="")))
     client = Client(server(options=options))
     assert client.call(Code.CLUSTER).code == ResultCode.NO_PERMISSION
+
+
+def signed(fields: dict[str, str], body: bytes = b"", secret: bytes = b"secret of key") -> dict[str, str]:
+    """Return fields with the access key `key` and a signature."""
+    fields = {**fields, "AccessKey": "key"}
+    text = "".join(value for _, value in sorted(fields.items())).encode() + body
+    signature = base64.b64encode(hmac.new(secret, text, hashlib.sha1).digest()).decode()
+    return {**fields, "Signature": signature}
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_client_with_an_access_key_signs_every_request() -> None:
+    machine = server(options=Options(users=("guest", "alice")))
+    machine.broker.access.add_access_key("alice", "key")
+    client = Client(machine)
+    assert client.call(Code.SEND_V2, signed(send_fields("t"), b"body"), b"body").code == ResultCode.SUCCESS
+    assert client.port.endpoint.describe()["user"] == "alice"
+    assert client.call(Code.SEND_V2, signed(send_fields("t"), b"body"), b"other").code == ResultCode.NO_PERMISSION
+    assert client.call(Code.CLUSTER, signed({}, secret=b"wrong")).code == ResultCode.NO_PERMISSION
+    assert client.call(Code.CLUSTER).code == ResultCode.NO_PERMISSION
+    assert client.call(Code.CLUSTER, signed({})).code == ResultCode.SUCCESS
 
 
 def test_sends_are_refused_as_busy_while_the_broker_has_no_room() -> None:
