@@ -1,0 +1,31 @@
+"""README's example for RocketMQ works with the unmodified client, and prints the documented output."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import blocks
+from tests.interop.rocketmq.brokers import RocketmqPorts
+from tests.unit.sources import ROOT
+
+README = ROOT / "README.md"
+CREATE = re.compile(r"`escrowmq (topic create [^`]*) --data-dir data`")
+PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
+
+
+def test_the_example_prints_the_documented_output(tmp_path: Path) -> None:
+    (text,) = [block.text for block in blocks(README, "py") if "import rocketmq" in block.text]
+    create = CREATE.search(README.read_text(encoding="utf-8"))
+    assert create is not None
+    ports = RocketmqPorts()
+    file = tmp_path / "example.py"
+    file.write_text(text.replace("127.0.0.1:8081", f"127.0.0.1:{ports.grpc}"), encoding="utf-8")
+    with ports.broker(tmp_path) as broker:
+        command = [sys.executable, "-m", "escrowmq", *create[1].split(), "--data-dir", str(broker.data_dir)]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"{done.stderr}\n{broker.log()}"
+    assert done.stdout.splitlines() == PRINT.findall(text)
