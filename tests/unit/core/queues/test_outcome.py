@@ -16,6 +16,8 @@ def test_numbers_are_part_of_the_journals_format() -> None:
         "PURGED": 5,
         "DELIVERY_LIMIT": 6,
         "DUE": 7,
+        "COMMITTED": 8,
+        "ROLLED_BACK": 9,
     }
 
 

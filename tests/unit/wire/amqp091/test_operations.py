@@ -28,6 +28,9 @@ OF_OTHER_PROTOCOLS = {
     Operation.CONSUME_GROUP,
     Operation.SETTLE_GROUP,
     Operation.RESET_GROUP,
+    Operation.STORE_HALF,
+    Operation.DECIDE_HALF,
+    Operation.JOIN_PRODUCERS,
 }
 
 REFUSED: dict[Operation, Method] = {
