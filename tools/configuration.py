@@ -22,8 +22,9 @@ from tools.pages import write_or_check
 HEAD = """# Configuration
 
 `escrowmq serve --config FILE.toml` reads a [TOML](https://toml.io) file. Every key is optional and has the default
-given here. `--data-dir`, `--listen` and `--log-level` override the file. At the start the broker refuses unknown keys
-and invalid values. The error names the file, the key and the expected value:
+given here. Four options override the file: `--data-dir` (the key `data_dir`), `--listen` (`listen.address`),
+`--rocketmq` (`rocketmq.enabled`, which it sets to true) and `--log-level` (`log.level`). At the start the broker
+refuses unknown keys and invalid values. The error names the file, the key and the expected value:
 
 ```text
 broker.toml: limits.frame_mxa: unknown key; did you mean frame_max?

@@ -34,7 +34,7 @@ LEAST_WATERMARK = 1 << 20
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
 
 MOST_CHECKS = 65_535
-TOPIC_CHECKS_FORM = 'a text like "/ orders 10s 1m 5"'
+TOPIC_CHECKS_FORM = 'a text of five parts, virtual host, topic, timeout, interval and checks, as in "/ orders 10s 1m 5"'
 
 VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
 
@@ -119,9 +119,12 @@ def _topic_checks(value: object) -> TopicCheckOptions:
     if len(words) != len(TopicCheckOptions._fields):
         raise ValueError(TOPIC_CHECKS_FORM)
     vhost, topic, timeout, interval, checks = words
-    found = TopicCheckOptions(
-        vhost, topic, parse_duration(timeout), parse_duration(interval), int(checks) if checks.isdecimal() else 0
-    )
+    try:
+        found = TopicCheckOptions(
+            vhost, topic, parse_duration(timeout), parse_duration(interval), int(checks) if checks.isdecimal() else 0
+        )
+    except ValueError:
+        raise ValueError(TOPIC_CHECKS_FORM) from None
     if found.timeout <= 0 or found.interval <= 0 or not 1 <= found.checks <= MOST_CHECKS:
         raise ValueError(TOPIC_CHECKS_FORM)
     return found

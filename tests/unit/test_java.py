@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from escrowmq import java
-from escrowmq.java import SparkUnavailableError, java_home, java_version, require_pyspark, require_worker
+from escrowmq.java import (
+    SparkUnavailableError,
+    is_missing,
+    java_home,
+    java_version,
+    require_pyspark,
+    require_worker,
+)
 
 
 def fake_java(folder: Path, said: str) -> Path:
@@ -111,3 +118,10 @@ def test_workers_that_run_another_python(tmp_path: Path) -> None:
     for python in (str(stranger), str(tmp_path / "none")):
         with pytest.raises(SparkUnavailableError, match=r"cannot import escrowmq.*call escrowmq\.spark\.prepare\(\)"):
             require_worker(python)
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [("pyspark.sql", True), ("pyarrow", True), ("escrowmq.spark", False), (None, False)]
+)
+def test_a_missing_module_of_spark_is_recognised(module: str | None, expected: bool) -> None:
+    assert is_missing(ModuleNotFoundError("no", name=module)) is expected

@@ -9,10 +9,11 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, data_dir_option, json_option
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_connections
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @data_dir_option
 @json_option
 @click.pass_context

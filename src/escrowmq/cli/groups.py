@@ -8,13 +8,14 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the group.")
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def group() -> None:
     """Manage the consumer groups of a running broker.
 

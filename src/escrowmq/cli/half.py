@@ -9,6 +9,7 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import size
 from escrowmq.text import printable
 
@@ -18,7 +19,7 @@ _vhost_option = click.option("--vhost", default="/", show_default=True, help="Th
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def half() -> None:
     """Show the half messages of a running broker, and decide those that no producer decides.
 

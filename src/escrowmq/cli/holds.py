@@ -9,11 +9,12 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
 from escrowmq.text import printable
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @data_dir_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Also list groups that hold no messages now.")

@@ -9,10 +9,11 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, data_dir_option
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import size
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def journal() -> None:
     """Snapshot or compact the journal of a running broker; both also happen automatically.
 

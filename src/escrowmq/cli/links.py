@@ -9,6 +9,7 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
 from escrowmq.text import printable
 
@@ -30,7 +31,7 @@ _vhost_option = click.option("--vhost", default="/", show_default=True, help="Th
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @data_dir_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Also list attached links without unsettled deliveries.")

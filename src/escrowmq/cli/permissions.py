@@ -8,9 +8,10 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import F, asks, data_dir_option, json_option, show
+from escrowmq.cli.subcommands import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def permission() -> None:
     """Manage the permissions of users on virtual hosts.
 

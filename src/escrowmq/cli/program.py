@@ -16,6 +16,7 @@ from typing import NamedTuple
 import click
 
 from escrowmq import __version__
+from escrowmq.cli.subcommands import CommandGroup
 
 USAGE = 2
 FAILURE = 1
@@ -88,7 +89,7 @@ COMMANDS: dict[str, Mount] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that imports a command when it is called. The help of the group imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

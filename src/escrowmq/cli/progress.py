@@ -8,12 +8,13 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The application's virtual host.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def progress() -> None:
     """Manage the progress of applications, such as Spark queries.
 

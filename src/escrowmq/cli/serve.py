@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+DATA_DIR = "escrowmq-data"
+"""The default of the configuration, repeated because importing the configuration would slow the help down."""
 
 
 class InvalidConfiguration(click.ClickException):
@@ -19,7 +21,7 @@ class InvalidConfiguration(click.ClickException):
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The data directory, which contains the journal.",
+    help=f"The data directory, which contains the journal.  [default: {DATA_DIR}]",
 )
 @click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
 @click.option("--rocketmq", is_flag=True, help="Serve clients of RocketMQ too, on the ports of `rocketmq` settings.")
@@ -30,8 +32,9 @@ def serve(
 ) -> None:
     """Run the broker in the foreground.
 
-    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. On SIGTERM or
-    Ctrl-C the broker closes its connections, syncs the journal and exits with 0. An option overrides the file.
+    Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. With --rocketmq
+    three more `ready` lines follow: for the name server, the broker and gRPC. On SIGTERM or Ctrl-C the broker closes
+    its connections, syncs the journal and exits with 0. An option overrides the file.
 
     \b
     Examples:

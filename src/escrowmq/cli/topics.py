@@ -8,13 +8,14 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
 MESSAGE_TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the topic.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """Manage the topics of a running broker.
 

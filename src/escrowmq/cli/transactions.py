@@ -11,13 +11,14 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows, size
 from escrowmq.text import printable
 
 STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committed", "heuristic_rolled_back")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tx() -> None:
     """Show the transaction branches (XA) of a running broker, and decide those in doubt.
 

@@ -10,9 +10,10 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import F, asks, data_dir_option, json_option, names, show
+from escrowmq.cli.subcommands import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def user() -> None:
     """Manage users of a running broker.
 

@@ -8,10 +8,11 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, names, show
+from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def vhost() -> None:
     """Manage virtual hosts of a running broker.
 

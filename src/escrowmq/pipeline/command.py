@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from escrowmq.java import SparkUnavailableError, is_missing, prepare
 from escrowmq.units import parse_duration
 
 if TYPE_CHECKING:
@@ -100,20 +101,18 @@ def audit(
       escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
     """
     settings = dict(_setting(text) for text in conf)
-    verdict = _verdict(
-        journal,
-        out,
-        master,
-        settings,
-        {
-            "payloads": payloads,
-            "prepared_seconds": prepared,
-            "unsettled_seconds": unsettled,
-            "format": format_,
-        },
-        nice=nice,
-        quiet=quiet,
-    )
+    options = {
+        "payloads": payloads,
+        "prepared_seconds": prepared,
+        "unsettled_seconds": unsettled,
+        "format": format_,
+    }
+    try:
+        verdict = _verdict(journal, out, master, settings, options, nice=nice, quiet=quiet)
+    except ModuleNotFoundError as error:
+        if not is_missing(error):
+            raise
+        raise AuditError("the audit needs Spark: pip install 'escrowmq[spark]'") from error
     if as_json:
         click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
     else:
@@ -139,7 +138,6 @@ def _verdict(
     Raises:
         AuditError: there is no verdict; the text says why in one line.
     """
-    from escrowmq.java import SparkUnavailableError, prepare
     from escrowmq.pipeline.background import give_way
     from escrowmq.pipeline.interruption import interruptible
     from escrowmq.pipeline.planning import NoJournalError, plan

@@ -90,7 +90,10 @@ def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:
 def make_private(data_dir: Path) -> None:
     """Create the data directory, for its owner only; warn if it exists and others have access. Raises OSError."""
     if not data_dir.exists():
-        data_dir.mkdir(mode=0o700, parents=True)
+        try:
+            data_dir.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot create the data directory {data_dir}: {error.strerror}") from error
         return
     mode = stat.S_IMODE(data_dir.stat().st_mode)
     if mode & 0o077:

@@ -131,3 +131,15 @@ def test_the_cause_is_the_innermost_exception_without_its_stack() -> None:
     assert _cause(RuntimeError(text)) == "OSError: full"
     assert _cause(RuntimeError("[CODE] what is wrong\nmore")) == "[CODE] what is wrong"
     assert _cause(RuntimeError()) == "RuntimeError"
+
+
+@pytest.mark.parametrize("blocked", [["pyarrow"], ["pyspark"], ["pyarrow", "pyspark", "numpy"]], ids=str)
+def test_without_spark_one_line_tells_how_to_install_it(journal: Path, blocked: list[str]) -> None:
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked})); "
+        "from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", script, "audit", str(journal), "--out", str(journal.parent / "audit")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    line = "escrowmq: the audit needs Spark: pip install 'escrowmq[spark]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

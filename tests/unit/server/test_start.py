@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
@@ -19,7 +20,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.passwords import Passwords
-from escrowmq.server.start import advice, first_start, half_options, recover
+from escrowmq.server.start import advice, first_start, half_options, make_private, recover
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
@@ -125,3 +126,10 @@ def test_the_checks_of_half_messages_are_configured_for_the_broker_and_for_topic
     options = half_options(section)
     assert options.of("/", "other") == CheckOptions(1_500, 30_000, 3)
     assert options.of("/", "orders") == CheckOptions(10_000, 1, 5)
+
+
+def test_a_data_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    tmp_path.joinpath("file").touch()
+    wanted = tmp_path / "file" / "data"
+    with pytest.raises(OSError, match=f"cannot create the data directory {wanted}: Not a directory"):
+        make_private(wanted)

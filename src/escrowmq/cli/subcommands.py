@@ -1,0 +1,44 @@
+"""Groups of commands: they suggest a name for a command that does not exist, and the place for a misplaced option."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+
+class CommandGroup(click.Group):
+    """A group whose errors name the command, or the place of the option, that was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            close = get_close_matches(name, self.list_commands(ctx), n=1)
+            raise click.UsageError(f"No such command {name!r}" + (f"; did you mean {close[0]}?" if close else ""), ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _options(self, ctx):
+                raise
+            text = f"No such option {error.option_name!r} before the subcommand; put it after the subcommand"
+            raise click.UsageError(text, ctx) from error
+
+
+def _options(command: click.Command, ctx: click.Context) -> set[str]:
+    """Return the options of a command and of all commands below it."""
+    found = {
+        name
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in (*option.opts, *option.secondary_opts)
+    }
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            found |= set() if below is None else _options(below, ctx)
+    return found
