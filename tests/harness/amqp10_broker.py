@@ -25,6 +25,7 @@ from escrowmq.wire.amqp10.codec.performatives import (
     Detach,
     Disposition,
     End,
+    Error,
     Flow,
     Open,
     Transfer,
@@ -59,6 +60,7 @@ class ResumingBroker:
         self.queues: dict[str, deque[bytes]] = {}
         self.kept: dict[tuple[str, str, bool], Kept] = {}
         self.on_frame: Callable[[str, Any], object] = lambda *_: None
+        self.refuses = False  # new connections, after their login
         self._next_tag = 0
         self.port = reserve_port(self)
         self._listener = socket.create_server(("127.0.0.1", self.port))
@@ -82,6 +84,10 @@ class ResumingBroker:
             self._listener.shutdown(socket.SHUT_RDWR)  # accept() does not notice close()
         self._acceptor.join()
         self._listener.close()
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop all connections without a word."""
         for sock in self._connections:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -157,6 +163,8 @@ class _Served:
         match performative:
             case Open():
                 self.container = performative.container_id
+                if self.broker.refuses:
+                    self._refuse()
                 self._write(Open("test"))
             case Begin():
                 self._write(Begin(remote_channel=0, next_outgoing_id=0, incoming_window=5000, outgoing_window=5000))
@@ -177,6 +185,12 @@ class _Served:
             case Close():
                 self._write(Close())
                 raise Cut
+
+    def _refuse(self) -> None:
+        self._write(Open("test", properties={Symbol("amqp:connection-establishment-failed"): True}))
+        self._write(Close(Error(condition=Symbol("amqp:not-allowed"), description="no such virtual host")))
+        next(self._frames())  # the client's close
+        raise Cut
 
     def _attach(self, asked: Attach) -> None:
         kept = self.broker.kept.setdefault((self.container, asked.name, asked.role), Kept())

@@ -13,6 +13,7 @@ import pytest
 from escrowmq import amqp10
 from escrowmq.amqp10 import (
     Backoff,
+    ConnectionRefused,
     DeliveryLost,
     ExactlyOnceSender,
     Message,
@@ -184,3 +185,8 @@ def test_a_large_message_goes_on_where_its_connection_was_cut(
     assert sum(relay.sent) < 3_300_000  # the frame that was cut is sent again, and little else
     with amqp10.connect(broker.url, timeout=20) as connection:
         assert connection.receiver(address, mode="presettled").receive().body == body
+
+
+def test_a_missing_virtual_host_is_a_refused_connection(broker: BrokerProcess) -> None:
+    with pytest.raises(ConnectionRefused, match=r"refused the connection: amqp:not-allowed: .*nope"):
+        amqp10.connect(broker.url, virtual_host="nope")

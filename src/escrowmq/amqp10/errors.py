@@ -42,6 +42,10 @@ class LoginRefused(ConnectionLost):
     """The peer refused the login, or offers no mechanism that the client can use."""
 
 
+class ConnectionRefused(ConnectionLost):
+    """The peer accepted the login but refused the connection: wrong virtual host, no permission for it, or a limit."""
+
+
 class ProtocolViolation(ConnectionLost):
     """The peer sent something that AMQP 1.0 does not permit. The client closes the connection."""
 

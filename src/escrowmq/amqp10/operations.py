@@ -137,8 +137,16 @@ def receiver(
 
 
 def encoded(message: Message | bytes) -> bytes:
-    """Return a message in wire format; bytes are taken as such already."""
-    return message if isinstance(message, bytes) else message.encode()
+    """Return a message in wire format; bytes are taken as such already.
+
+    Raises:
+        UsageError: It is neither a `Message` nor bytes, or it cannot be encoded.
+    """
+    if isinstance(message, bytes):
+        return message
+    if not isinstance(message, Message):
+        raise UsageError(f"expected a Message, not {type(message).__name__}; wrap the body as in Message('text')")
+    return message.encode()
 
 
 def post(link: OutgoingLink, message: Message | bytes, transaction: Transaction | None) -> OutgoingDelivery:
@@ -180,8 +188,7 @@ def send_many(
     count = 0
     half = max(window // 2, 1)
     while chunk := list(islice(source, half)):
-        for message in chunk:
-            payload = encoded(message)
+        for payload in [encoded(message) for message in chunk]:
             delivery = link.send(payload) if transaction is None else transaction.post(link, payload)
             open_[count] = delivery
             count += 1

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from escrowmq.amqp10.errors import UsageError
 from escrowmq.urls import TLS_PARAMETERS, flag, redacted, seconds, split, tls_context
@@ -54,6 +54,11 @@ class Parameters:
     def address(self) -> str:
         """Host and port, for messages."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def location(self) -> str:
+        """Host, port and virtual host as in a URL."""
+        return f"{self.address}/{quote(self.virtual_host, safe='')}" if self.virtual_host else self.address
 
     @property
     def hostname(self) -> str:

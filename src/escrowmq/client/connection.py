@@ -62,7 +62,7 @@ class Connection(Link):
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
-        return f"<Connection to {self.parameters.address}{self.parameters.virtual_host} ({state})>"
+        return f"<Connection to {self.parameters.location} ({state})>"
 
     def channel(self, *, timeout: Timeout = DEFAULT) -> Channel:
         """Open a channel. A channel opened between `tpc_begin` and `tpc_prepare` takes part in the branch.

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from escrowmq.client.errors import ProgrammingError
 from escrowmq.urls import TLS_PARAMETERS, flag, redacted, seconds, split, tls_context
@@ -53,6 +53,11 @@ class Parameters:
     def address(self) -> str:
         """Host and port, for messages."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def location(self) -> str:
+        """Host, port and virtual host as in a URL."""
+        return f"{self.address}/" + ("" if self.virtual_host == "/" else quote(self.virtual_host, safe=""))
 
 
 def parameters(url: str | None = None, **keywords: Any) -> Parameters:

@@ -65,3 +65,16 @@ def test_the_back_off_doubles_up_to_its_limit() -> None:
     delays = Backoff(1.0, 5.0, attempts=5).delays(lambda: 0.0)
     assert list(delays) == [1.0, 2.0, 4.0, 5.0]
     assert next(Backoff(1.0).delays(lambda: 1.0)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("amqp://h", "h:5672"),
+        ("amqp://h/shop", "h:5672/shop"),
+        ("amqp://h/%2F", "h:5672/%2F"),
+        ("amqp://[::1]/a%2Fb", "[::1]:5672/a%2Fb"),
+    ],
+)
+def test_the_location_is_a_part_of_the_url(url: str, location: str) -> None:
+    assert parse_url(url).location == location

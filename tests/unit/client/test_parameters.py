@@ -92,3 +92,10 @@ def test_keywords_override_the_url() -> None:
 def test_passwords_are_not_shown() -> None:
     assert "secret" not in repr(Parameters(password="secret"))
     assert Parameters(host="::1", port=1).address == "[::1]:1"
+
+
+@pytest.mark.parametrize(
+    ("virtual_host", "location"), [("/", "h:5672/"), ("shop", "h:5672/shop"), ("/a", "h:5672/%2Fa")]
+)
+def test_the_location_is_a_part_of_the_url(virtual_host: str, location: str) -> None:
+    assert Parameters(host="h", virtual_host=virtual_host).location == location

@@ -193,7 +193,7 @@ class AsyncConnection(AsyncSession):
         super().__init__(driver, session)
 
     def __repr__(self) -> str:
-        return f"<AsyncConnection to {self.driver.target.address}, {self.driver.endpoint.state.value}>"
+        return f"<AsyncConnection to {self.driver.target.location}, {self.driver.endpoint.state.value}>"
 
     @property
     def container_id(self) -> str:

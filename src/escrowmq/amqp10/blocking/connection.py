@@ -31,7 +31,8 @@ def connect(
     each URL, unless a `Backoff` is given, which then applies to it, too. Other keywords are the fields of `Parameters`.
 
     Raises:
-        ConnectionLost: No broker answered, or all refused the login (LoginRefused).
+        ConnectionLost: No broker answered, or all refused the login (LoginRefused) or the connection
+            (ConnectionRefused).
         UsageError: A URL or an argument is invalid.
     """
     backoff = Backoff() if reconnect is True else reconnect or None
@@ -188,7 +189,7 @@ class Connection(Session):
         super().__init__(driver, driver.run(operations.begin_session(driver.endpoint), driver.target.timeout))
 
     def __repr__(self) -> str:
-        return f"<Connection to {self.driver.target.address}, {self.driver.endpoint.state.value}>"
+        return f"<Connection to {self.driver.target.location}, {self.driver.endpoint.state.value}>"
 
     @property
     def container_id(self) -> str:

@@ -3,7 +3,7 @@
     state     may receive                     goes on to
     IDLE      –                               LOGIN (start)
     LOGIN     protocol headers, SASL frames   OPENING (login complete; open is sent)
-    OPENING   open                            OPEN
+    OPENING   open, close                     OPEN; OPENING if the open announces a refusal; ENDED (close received)
     OPEN      everything but open             CLOSING (close), ENDED (close received)
     CLOSING   anything, which is ignored      ENDED (close received)
     ENDED     –                               LOGIN (start again)
@@ -21,7 +21,7 @@ from typing import Any, Final
 from escrowmq.amqp10.endpoint.events import Ended, Event, Opened
 from escrowmq.amqp10.endpoint.handshake import LoginSteps
 from escrowmq.amqp10.endpoint.session import SessionEndpoint
-from escrowmq.amqp10.errors import AmqpError, ConnectionLost, ProtocolViolation, described, reason
+from escrowmq.amqp10.errors import AmqpError, ConnectionLost, ConnectionRefused, ProtocolViolation, described, reason
 from escrowmq.amqp10.parameters import Parameters
 from escrowmq.wire.amqp10.codec import frames
 from escrowmq.wire.amqp10.codec.encoding import CodecError
@@ -43,6 +43,9 @@ from escrowmq.wire.amqp10.codec.types import Symbol
 
 _CHANNELS: Final = 1024
 MIN_FRAME: Final = 512
+_REFUSAL: Final = Symbol("amqp:connection-establishment-failed")
+"""A property of the peer's open: it refuses the connection, and a close with the reason follows."""
+_FORCED: Final = "amqp:connection:forced"
 
 
 class ConnectionState(Enum):
@@ -273,7 +276,10 @@ class Endpoint:
     def _on_open(self, remote: Open) -> None:
         if self.state is not ConnectionState.OPENING:
             raise ProtocolViolation(f"{self._wanted.address} sent a second open")
-        self.state, self.remote = ConnectionState.OPEN, remote
+        self.remote = remote
+        if (remote.properties or {}).get(_REFUSAL):
+            return
+        self.state = ConnectionState.OPEN
         self.peer_max_frame_size = max(int(remote.max_frame_size), MIN_FRAME)
         self._events.append(Opened(remote.container_id))
         for session in list(self._sessions.values()):
@@ -288,8 +294,11 @@ class Endpoint:
 
     def _on_close(self, close: Close) -> None:
         condition, description = described(close.error)
-        text = f"{self._wanted.address} closed the connection: {reason(close.error, 'without a reason')}"
-        self.error = ConnectionLost(text, condition, description)
+        refused = self.state is ConnectionState.OPENING and condition != _FORCED
+        kind = ConnectionRefused if refused else ConnectionLost
+        done = "refused" if refused else "closed"
+        text = f"{self._wanted.address} {done} the connection: {reason(close.error, 'without a reason')}"
+        self.error = kind(text, condition, description)
         self.write(frames.frame(0, encode_performative(Close())))
         self.lost(text)
 

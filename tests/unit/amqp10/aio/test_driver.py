@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from escrowmq.amqp10 import Backoff, ConnectionLost, Message, OperationTimeout, UsageError, aio
+from escrowmq.amqp10 import Backoff, ConnectionLost, ConnectionRefused, Message, OperationTimeout, UsageError, aio
 from tests.harness.amqp10_broker import Cut, ResumingBroker
 from tests.ports import reserve_port
 
@@ -97,5 +97,43 @@ def test_time_limits_and_closing(broker: ResumingBroker) -> None:
         await connection.close()
         with pytest.raises(UsageError, match="is closed"):
             await connection.sender("q")
+
+    asyncio.run(main())
+
+
+def test_a_refused_connection_is_reported_as_such(broker: ResumingBroker) -> None:
+    async def main() -> None:
+        async with await aio.connect(broker.url, reconnect=FAST) as connection:
+            receiver = await connection.receiver("q")
+            broker.refuses = True
+            with pytest.raises(ConnectionRefused, match="refused the connection: amqp:not-allowed"):
+                await aio.connect(broker.url)
+            waiting = asyncio.create_task(receiver.receive())
+            await asyncio.sleep(0)
+            broker.drop()
+            with pytest.raises(ConnectionRefused):
+                await waiting
+
+    asyncio.run(main())
+
+
+def test_only_messages_can_be_sent(broker: ResumingBroker) -> None:
+    async def main() -> None:
+        async with await aio.connect(broker.url) as connection:
+            sender = await connection.sender("q")
+            with pytest.raises(UsageError, match="expected a Message, not str"):
+                await sender.send("text")  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="expected a Message, not str"):
+                sender.post("text")  # type: ignore[arg-type]
+            assert (await sender.send(Message("x"))).accepted
+
+    asyncio.run(main())
+    assert len(broker.queue("q")) == 1
+
+
+def test_a_connection_shows_its_virtual_host_as_in_a_url(broker: ResumingBroker) -> None:
+    async def main() -> None:
+        async with await aio.connect(broker.url + "/shop") as connection:
+            assert repr(connection) == f"<AsyncConnection to 127.0.0.1:{broker.port}/shop, open>"
 
     asyncio.run(main())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from escrowmq import amqp10
-from escrowmq.amqp10 import Backoff, ConnectionLost, Message, OperationTimeout, UsageError
+from escrowmq.amqp10 import Backoff, ConnectionLost, ConnectionRefused, Message, OperationTimeout, UsageError
 from tests.harness.amqp10_broker import Cut, ResumingBroker
 from tests.ports import reserve_port
 
@@ -137,3 +137,38 @@ def test_heartbeats_do_not_disturb_other_calls(broker: ResumingBroker) -> None:
         done.set()
         thread.join()
     assert len(broker.queue("q")) == 50
+
+
+def test_a_refused_connection_is_reported_as_such(broker: ResumingBroker) -> None:
+    broker.refuses = True
+    for reconnect in (True, False, FAST):
+        with pytest.raises(ConnectionRefused, match="refused the connection: amqp:not-allowed: no such virtual host"):
+            amqp10.connect(broker.url, reconnect=reconnect)
+
+
+def test_a_connection_that_is_refused_at_every_reconnection_fails(broker: ResumingBroker) -> None:
+    with amqp10.connect(broker.url, reconnect=FAST) as connection:
+        sender = connection.sender("q")
+        broker.refuses = True
+        cut_at(broker, "Transfer")
+        with pytest.raises(ConnectionRefused, match="refused the connection"):
+            sender.send(Message("x"))
+
+
+def test_only_messages_can_be_sent(broker: ResumingBroker) -> None:
+    with amqp10.connect(broker.url) as connection:
+        sender = connection.sender("q")
+        with pytest.raises(UsageError, match="expected a Message, not str"):
+            sender.send("text")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="expected a Message, not str"):
+            sender.post("text")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="expected a Message, not str"):
+            sender.send_many([Message("x"), "text"])  # type: ignore[list-item]
+        sender.flush()
+        assert sender.send(Message("x")).accepted
+    assert len(broker.queue("q")) == 1
+
+
+def test_a_connection_shows_its_virtual_host_as_in_a_url(broker: ResumingBroker) -> None:
+    with amqp10.connect(broker.url + "/shop%2F1") as connection:
+        assert repr(connection) == f"<Connection to 127.0.0.1:{broker.port}/shop%2F1, open>"

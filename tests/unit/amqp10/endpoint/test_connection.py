@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.amqp10.endpoint.connection import ConnectionState, Endpoint
 from escrowmq.amqp10.endpoint.events import Ended, Opened
-from escrowmq.amqp10.errors import ConnectionLost, LoginRefused, ProtocolViolation
+from escrowmq.amqp10.errors import ConnectionLost, ConnectionRefused, LoginRefused, ProtocolViolation
 from escrowmq.amqp10.parameters import Parameters
 from escrowmq.wire.amqp10.codec import frames
 from escrowmq.wire.amqp10.codec.performatives import Begin, Close, Error, Flow, Open
@@ -114,3 +114,31 @@ def test_sessions_begin_again_on_the_next_connection() -> None:
     again = reconnected(peer)
     assert session.state.value == "mapped"
     assert len(again.all(Begin)) == 1
+
+
+def refused(condition: str) -> tuple[Endpoint, Peer]:
+    """Return an endpoint whose open was answered with an open that announces a refusal, and a close."""
+    endpoint = Endpoint("me")
+    peer = Peer(endpoint)
+    endpoint.start(Parameters(mechanism="NONE", virtual_host="nope"))
+    endpoint.session()
+    peer.octets(frames.PROTOCOL_HEADER)
+    peer.send(Open("peer", properties={Symbol("amqp:connection-establishment-failed"): True}))
+    assert endpoint.state is ConnectionState.OPENING
+    peer.send(Close(Error(condition=Symbol(condition), description="no vhost 'nope'")))
+    return endpoint, peer
+
+
+def test_a_connection_that_the_peer_refuses_never_opens() -> None:
+    endpoint, peer = refused("amqp:not-allowed")
+    assert type(endpoint.error) is ConnectionRefused
+    assert str(endpoint.error) == "127.0.0.1:5672 refused the connection: amqp:not-allowed: no vhost 'nope'"
+    assert endpoint.error.condition == "amqp:not-allowed"
+    assert endpoint.state is ConnectionState.ENDED
+    assert peer.all(Begin) == []
+    assert peer.last(Close).error is None
+
+
+def test_a_peer_that_shuts_down_during_the_open_refuses_nothing() -> None:
+    endpoint, _ = refused("amqp:connection:forced")
+    assert type(endpoint.error) is ConnectionLost
