@@ -89,7 +89,17 @@ class ConnectionClosed(Closed, OperationalError):
 
 
 class AuthenticationError(ConnectionClosed):
-    """The broker refused the login."""
+    """The broker refused the login of `user`. It tells the reason to its log only."""
+
+    def __init__(self, code: int, text: str, method: str = "", where: str = "", user: str = "") -> None:
+        super().__init__(code, text, method, where)
+        self.user = user
+
+    def again(self) -> AuthenticationError:
+        return type(self)(self.code, self.text, self.method, self.where, self.user)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} (user {self.user!r}; see the broker's log on stderr)"
 
 
 class ChannelClosed(Closed):

@@ -67,12 +67,14 @@ def tune_ok(tune: spec.ConnectionTune, wanted: Parameters) -> Tuned:
     )
 
 
-def refused(method: Method, where: str) -> ConnectionClosed:
-    """Return the exception for a broker that answered the login with `method`. `where` is the broker's address."""
+def refused(method: Method, wanted: Parameters) -> ConnectionClosed:
+    """Return the exception for a broker that answered the login with `method`."""
+    where = wanted.address
     if not isinstance(method, spec.ConnectionClose):
         return ConnectionClosed(0, f"unexpected {method.NAME} during login", where=where)
-    kind = AuthenticationError if method.reply_code == codes.ACCESS_REFUSED else ConnectionClosed
-    return kind(method.reply_code, method.reply_text, where=where)
+    if method.reply_code == codes.ACCESS_REFUSED:
+        return AuthenticationError(method.reply_code, method.reply_text, where=where, user=wanted.user)
+    return ConnectionClosed(method.reply_code, method.reply_text, where=where)
 
 
 def _smaller(offered: int, wanted: int) -> int:

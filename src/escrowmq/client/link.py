@@ -104,7 +104,7 @@ class Link(ABC):
             raise errors.Timeout(f"{address} did not complete the login within {limit:g} s")
         method = self._first.popleft()
         if not isinstance(method, kind):
-            raise handshake.refused(method, self.parameters.address)
+            raise handshake.refused(method, self.parameters)
         return method
 
     def open_channel(self, kind: type[C], timeout: Timeout = DEFAULT) -> C:

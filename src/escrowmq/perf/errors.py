@@ -5,5 +5,13 @@ class PerfError(Exception):
     """The reason why a run ended: one line that the user sees unchanged."""
 
 
+class ClosedByBroker(PerfError):  # noqa: N818 - named after the event
+    """The broker closed a channel or the connection, with this reply code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class WrongUsage(PerfError):  # noqa: N818 - named after the user's mistake
     """Options or a URL that make no sense. The tool has not contacted the broker."""

@@ -43,8 +43,10 @@ def test_the_lower_limits_are_chosen(
 
 
 def test_refusals_become_exceptions() -> None:
-    login = handshake.refused(spec.ConnectionClose(403, "ACCESS_REFUSED - no", 0, 0), "there")
+    wanted = Parameters(user="ada")
+    login = handshake.refused(spec.ConnectionClose(403, "ACCESS_REFUSED - no", 0, 0), wanted)
     assert isinstance(login, AuthenticationError)
-    vhost = handshake.refused(spec.ConnectionClose(530, "NOT_ALLOWED - no", 0, 0), "there")
+    assert (login.text, login.user) == ("ACCESS_REFUSED - no", "ada")
+    vhost = handshake.refused(spec.ConnectionClose(530, "NOT_ALLOWED - no", 0, 0), wanted)
     assert (type(vhost), vhost.code) == (ConnectionClosed, 530)
-    assert "connection.secure" in str(handshake.refused(spec.ConnectionSecure(), "there"))
+    assert "connection.secure" in str(handshake.refused(spec.ConnectionSecure(), wanted))

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from escrowmq.perf.amqp091 import frames
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import ClosedByBroker, PerfError
 from escrowmq.perf.url import Target
 
 _CALLS_AT_ONCE = 100
@@ -45,7 +45,10 @@ class Connection:
         target = self.target
         start = self.call(0, frames.PROTOCOL_HEADER, frames.CONNECTION_START)
         self.product, self.version = _server_identity(start)
-        tune = self.call(0, frames.start_ok(target.user, target.password, name), frames.CONNECTION_TUNE)
+        try:
+            tune = self.call(0, frames.start_ok(target.user, target.password, name), frames.CONNECTION_TUNE)
+        except ClosedByBroker as error:
+            raise PerfError(f"{error} (user {target.user!r}; see the broker's log on stderr)") from None
         channel_max, frame_max = unpack_from(">HI", tune)
         self.channel_max = channel_max or 65535
         self.frame_max = min(frame_max or frames.FRAME_MAX, frames.FRAME_MAX)
@@ -130,12 +133,12 @@ class Connection:
 
 
 def raise_if_closed(method: int, payload: bytes | memoryview) -> None:
-    """Raise PerfError with code and text if the method is connection.close or channel.close."""
+    """Raise ClosedByBroker with code and text if the method is connection.close or channel.close."""
     if method in (frames.CONNECTION_CLOSE, frames.CHANNEL_CLOSE):
         code = unpack_from(">H", payload, 4)[0]
         text = bytes(payload[7 : 7 + payload[6]]).decode("utf-8", "replace")
         what = "connection" if method == frames.CONNECTION_CLOSE else "channel"
-        raise PerfError(f"the broker closed the {what}: {code} {text}")
+        raise ClosedByBroker(f"the broker closed the {what}: {code} {text}", code)
 
 
 def _server_identity(start: bytes) -> tuple[str, str]:

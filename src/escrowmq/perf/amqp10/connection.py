@@ -118,7 +118,7 @@ class LinkConnection:
         self.socket.sendall(frames.frame(0, encode_performative(init), type=frames.SASL))
         outcome = self._expect(SaslOutcome)
         if outcome.code:
-            raise PerfError(f"the broker at {target.address} refused the login of {target.user}")
+            raise PerfError(f"the broker at {target.address} refused the login of {target.user}; see its log on stderr")
         self.socket.sendall(frames.PROTOCOL_HEADER)
         self._header(frames.PROTOCOL_HEADER)
 

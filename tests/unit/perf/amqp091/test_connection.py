@@ -75,7 +75,10 @@ def test_a_refusal_is_reported_with_its_reason(serve: Serve) -> None:
         connection.sendall(close(frames.CONNECTION_CLOSE, 0, 403, "ACCESS_REFUSED - Login was refused"))
         connection.recv(1)
 
-    assert failure(serve(handler)) == "the broker closed the connection: 403 ACCESS_REFUSED - Login was refused"
+    assert failure(serve(handler)) == (
+        "the broker closed the connection: 403 ACCESS_REFUSED - Login was refused "
+        "(user 'guest'; see the broker's log on stderr)"
+    )
 
 
 def test_a_refusal_without_a_reason_is_reported(serve: Serve) -> None:
