@@ -4,9 +4,10 @@ The sender writes each order and its message in one transaction of the shop's da
 shipment and the record of its delivery in one transaction of the warehouse's database. Sender, broker and receiver may
 be killed at any moment; start them again, and they go on.
 
-    python examples/exactly_once.py send --broker amqp://guest:guest@127.0.0.1:5672/ --database shop.db --orders 1000
-    python examples/exactly_once.py receive --broker amqp://guest:guest@127.0.0.1:5672/ --database warehouse.db \
-        --orders 1000
+    python examples/exactly_once.py send --orders 1000
+    python examples/exactly_once.py receive --orders 1000
+
+`--broker amqp://guest:guest@127.0.0.1:5672/` names another broker, and `--database FILE` another database.
 
 Both programs end when all orders have passed.
 """
@@ -21,7 +22,7 @@ import click
 from escrowmq.amqp10 import Backoff, ExactlyOnceReceiver, ExactlyOnceSender, Message, queue
 from escrowmq.client import OperationalError, connect
 
-QUEUE = "orders"
+QUEUE = "example-orders"
 BATCH = 20
 
 
@@ -44,7 +45,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--broker", default="amqp://guest:guest@127.0.0.1:5672/", show_default=True)
-@click.option("--database", default="shop.db", show_default=True, help="An SQLite file.")
+@click.option("--database", default="example-shop.db", show_default=True, help="An SQLite file.")
 @click.option("--orders", default=1000, show_default=True, help="How many orders the shop takes in all.")
 def send(broker: str, database: str, orders: int) -> None:
     """Take orders, and send each to the warehouse."""
@@ -68,7 +69,7 @@ def send(broker: str, database: str, orders: int) -> None:
 
 @main.command()
 @click.option("--broker", default="amqp://guest:guest@127.0.0.1:5672/", show_default=True)
-@click.option("--database", default="warehouse.db", show_default=True, help="An SQLite file.")
+@click.option("--database", default="example-warehouse.db", show_default=True, help="An SQLite file.")
 @click.option("--orders", default=1000, show_default=True, help="How many orders to ship before the program ends.")
 def receive(broker: str, database: str, orders: int) -> None:
     """Ship orders."""

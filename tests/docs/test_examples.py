@@ -19,6 +19,9 @@ from tests.unit.sources import ROOT
 URL = "amqp://guest:guest@127.0.0.1:5672/"
 COMMAND = re.compile(r"(?:echo .*\| )?escrowmq (.*)")
 PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
+LINK = re.compile(r"\]\(([\w/-]+\.md)")
+README, INDEX = ROOT / "README.md", ROOT / "docs" / "README.md"
+EXACTLY_ONCE = ROOT / "docs" / "guides" / "exactly-once.md"
 # These run until they are stopped, or for a long time. Another test checks that all commands are accepted.
 NOT_RUN = ("serve", "perf", "inspect /")
 
@@ -40,21 +43,51 @@ def program(page: Path, broker: BrokerProcess) -> str:
     return text.replace(URL, broker.url)
 
 
+def output(folder: Path, *command: str) -> str:
+    """Run a Python program in a folder, and return its output."""
+    whole = [sys.executable, "-W", "error", *command]
+    done = subprocess.run(whole, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    return done.stdout
+
+
+def check_examples(page: Path, broker: BrokerProcess, folder: Path) -> None:
+    """Run the Python blocks of a page, and compare what they print with the page."""
+    text = program(page, broker)
+    file = folder / f"example-{page.stem}.py"
+    file.write_text(text, encoding="utf-8")
+    assert output(folder, str(file)).splitlines() == PRINT.findall(text), name(page)
+
+
+def reading_order() -> list[Path]:
+    """Return the pages with Python blocks in the order in which README and then the index of the pages name them."""
+    section = README.read_text(encoding="utf-8").partition("### Where to read on\n")[2].partition("\n## ")[0]
+    named = [README]
+    for page, text in ((README, section), (INDEX, INDEX.read_text(encoding="utf-8"))):
+        named += [(page.parent / target).resolve() for target in LINK.findall(text)]
+    return with_blocks([page for page in dict.fromkeys(named) if page in GUIDES], "python")
+
+
 @pytest.mark.parametrize("page", with_blocks(GUIDES, "python"), ids=name)
 def test_python_examples_print_the_documented_output(page: Path, broker: BrokerProcess, tmp_path: Path) -> None:
-    text = program(page, broker)
-    file = tmp_path / "example.py"
-    file.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, f"{name(page)}\n{done.stderr}\n{broker.log()}"
-    assert done.stdout.splitlines() == PRINT.findall(text), name(page)
+    check_examples(page, broker, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_pages_can_be_followed_one_after_the_other_on_one_broker(broker: BrokerProcess, tmp_path: Path) -> None:
+    pages = reading_order()
+    assert sorted(pages) == with_blocks(GUIDES, "python")
+    for page in pages:
+        check_examples(page, broker, tmp_path)
+
+
+def test_the_program_of_exactly_once_runs_after_its_guide(broker: BrokerProcess, tmp_path: Path) -> None:
+    for page in (README, EXACTLY_ONCE):
+        check_examples(page, broker, tmp_path)
+    file = str(ROOT / "examples" / "exactly_once.py")
+    options = ("--broker", broker.url, "--orders", "20")
+    assert output(tmp_path, file, "send", *options) == "all 20 orders were sent\n"
+    assert output(tmp_path, file, "receive", *options) == "all 20 orders were shipped\n"
 
 
 def commands(page: Path) -> list[str]:
@@ -81,5 +114,5 @@ def test_commands_run(page: Path, broker: BrokerProcess, tmp_path: Path) -> None
 
 
 def test_the_example_of_the_readme_has_fifteen_lines() -> None:
-    example = blocks(ROOT / "README.md", "python")[0]
+    example = blocks(README, "python")[0]
     assert len([line for line in example.text.splitlines() if line.strip()]) == 15
