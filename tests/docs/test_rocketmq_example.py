@@ -1,4 +1,4 @@
-"""README's example for RocketMQ works with the unmodified client, and prints the documented output."""
+"""The Python examples for RocketMQ work with the unmodified client, and print the documented output."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.pages import blocks
+import pytest
+
+from tests.docs.pages import blocks, name
 from tests.interop.rocketmq.brokers import RocketmqPorts
 from tests.unit.sources import ROOT
 
-README = ROOT / "README.md"
+PAGES = [ROOT / "README.md", ROOT / "docs" / "guides" / "rocketmq.md"]
 CREATE = re.compile(r"`escrowmq (topic create [^`]*) --data-dir data`")
 PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 
 
-def test_the_example_prints_the_documented_output(tmp_path: Path) -> None:
-    (text,) = [block.text for block in blocks(README, "py") if "import rocketmq" in block.text]
-    create = CREATE.search(README.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_example_prints_the_documented_output(page: Path, tmp_path: Path) -> None:
+    (text,) = [block.text for block in blocks(page, "py") if "import rocketmq" in block.text]
+    create = CREATE.search(page.read_text(encoding="utf-8"))
     assert create is not None
     ports = RocketmqPorts()
     file = tmp_path / "example.py"
