@@ -8,8 +8,8 @@ from typing import Final
 
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType
+from escrowmq.wire.rocketmq.topics import MIXED
 
-MIXED: Final = "mixed"
 TYPES: Final[Mapping[str, MessageType]] = MappingProxyType(
     {
         "normal": MessageType.NORMAL,

@@ -35,7 +35,7 @@ def get_offset(session: GrpcSession, call: Call, request: GetOffsetRequest) -> N
     """Answer with the offset from which a group goes on."""
     stream, name = _stream(session, request.message_queue), session.group(request.group)
     session.door.check(Operation.DESCRIBE_GROUP, queue=name)
-    group = session.broker.groups.find(session.vhost.name, name)
+    group = session.catalogue.group(name)
     progress = None if group is None else group.progress(stream)
     if progress is None:
         raise RocketmqRefusal(Code.OFFSET_NOT_FOUND, f"the group {name} has no offset in this queue")
@@ -48,7 +48,7 @@ def update_offset(session: GrpcSession, call: Call, request: UpdateOffsetRequest
     session.door.check(Operation.CONSUME_GROUP, exchange=request.message_queue.topic.name, queue=name)
     if request.offset < 0:
         raise RocketmqRefusal(Code.ILLEGAL_OFFSET, "an offset cannot be negative")
-    session.ensure_group(name).advance(stream, request.offset + 1)
+    session.catalogue.ensure_group(name).advance(stream, request.offset + 1)
     call.answer(UpdateOffsetResponse(status=ok()))
 
 

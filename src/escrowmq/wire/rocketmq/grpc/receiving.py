@@ -38,7 +38,7 @@ def receive_message(session: GrpcSession, call: Call, request: ReceiveMessageReq
     topic = session.topic(request.message_queue.topic)
     name = session.group(request.group)
     session.door.check(Operation.CONSUME_GROUP, exchange=topic.name, queue=name)
-    group = session.ensure_group(name)
+    group = session.catalogue.ensure_group(name)
     wants = _filter(request.filter_expression)
     poll = LongPoll(session, call, request, topic, group, wants)
     if not poll.serve():

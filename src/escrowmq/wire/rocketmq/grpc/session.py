@@ -9,14 +9,13 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.groups.options import GroupOptions
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named
 from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
-from escrowmq.wire.rocketmq.grpc.kinds import MIXED
 from escrowmq.wire.rocketmq.grpc.settings import Retries
-from escrowmq.wire.rocketmq.names import dead_letter_topic, group_fault, retry_topic, topic_fault
+from escrowmq.wire.rocketmq.names import group_fault, topic_fault
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
+from escrowmq.wire.rocketmq.topics import Catalogue
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
-    from escrowmq.core.groups.group import Group
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.topology.topics import Topic
     from escrowmq.core.topology.vhost import VirtualHost
@@ -43,6 +42,7 @@ class GrpcSession:
         self.user = user
         self.vhost = vhost
         self.door = Door(self.broker.access, user, vhost)
+        self.catalogue = Catalogue(self.broker, vhost, self.door)
         self.clients: dict[str, GrpcClient] = {}
         self.blocked = ""
         self._publishes = False
@@ -76,7 +76,7 @@ class GrpcSession:
         """Return an existing topic. Raises RocketmqRefusal."""
         name = named(resource)
         self._check_topic(name)
-        found = self.broker.topics.find(self.vhost, name)
+        found = self.catalogue.find(name)
         if found is None:
             raise unknown_topic(name)
         return found
@@ -85,11 +85,11 @@ class GrpcSession:
         """Return a topic, which is made for messages of `kind` if that is allowed. Raises RocketmqRefusal."""
         name = named(resource)
         self._check_topic(name)
-        found = self.broker.topics.find(self.vhost, name)
+        found = self.catalogue.find(name)
         if found is None:
             if not self.options.auto_create or not self.door.allows(Operation.DECLARE_TOPIC, exchange=name):
                 raise unknown_topic(name)
-            found = self.broker.topics.declare(self.vhost, name, self.options.partitions, kind)
+            found = self.catalogue.create(name, self.options.partitions, kind)
         return found
 
     def _check_topic(self, name: str) -> None:
@@ -117,19 +117,8 @@ class GrpcSession:
         return self._group_options(group).fifo
 
     def _group_options(self, name: str) -> GroupOptions:
-        group = self.broker.groups.find(self.vhost.name, name)
+        group = self.catalogue.group(name)
         return GroupOptions() if group is None else group.options
-
-    def ensure_group(self, name: str) -> Group:
-        """Return a consumer group, which is made with its dead-letter topic if it does not exist."""
-        found = self.broker.groups.find(self.vhost.name, name)
-        if found is not None:
-            return found
-        self.door.check(Operation.DECLARE_GROUP, queue=name)
-        self.broker.topics.declare(self.vhost, retry_topic(name), 1, MIXED)
-        self.broker.topics.declare(self.vhost, dead_letter_topic(name), 1, MIXED)
-        options = GroupOptions(dead_letter_topic=dead_letter_topic(name))
-        return self.broker.groups.declare(self.vhost.name, name, options, user=self.user)
 
     def forget(self, client: GrpcClient) -> None:
         """Forget a client that has ended."""

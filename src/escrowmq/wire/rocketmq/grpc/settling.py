@@ -34,7 +34,7 @@ _STALE: Final = "the receipt handle is stale: its lease has run out, or the mess
 def _group(session: GrpcSession, resource: Resource) -> Group:
     name = session.group(resource)
     session.door.check(Operation.SETTLE_GROUP, queue=name)
-    found = session.broker.groups.find(session.vhost.name, name)
+    found = session.catalogue.group(name)
     if found is None:
         raise RocketmqRefusal(Code.CONSUMER_GROUP_NOT_FOUND, f"the consumer group {name} does not exist")
     return found

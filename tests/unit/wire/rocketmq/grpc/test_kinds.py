@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
-from escrowmq.wire.rocketmq.grpc.kinds import MIXED, NAMES, TYPES, accepted_types, check_type
+from escrowmq.wire.rocketmq.grpc.kinds import NAMES, TYPES, accepted_types, check_type
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
+from escrowmq.wire.rocketmq.topics import MIXED
 
 
 @pytest.mark.rule("HALF-7")
