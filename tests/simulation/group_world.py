@@ -18,7 +18,6 @@ from escrowmq.core.groups.options import GroupOptions, Handle
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.stream import StreamQueue
-from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.journal.memory import MemoryStorage
 from tests.simulation.group_model import GroupModel, Place, Told
 from tests.simulation.ledger import Ledger, Violation
@@ -323,16 +322,12 @@ class GroupWorld:
 
     def _compact(self, step: Step) -> None:
         self._sync(step)
-        relocation = Relocation(self.site.broker, 0, self.site.journal.end_lsn)
-        while relocation.step():
-            pass
+        self.site.compact()
         self._sync(step)
 
     def _crash_in_sync(self, step: Step) -> None:
         """Crash after the disk has everything, before anybody learns of it."""
-        batch = self.site.journal.take_batch(self.site.now * 1000)
-        if batch is not None:
-            batch.write()
+        self.site.write()
         self._crash(step)
 
     def _crash(self, step: Step) -> None:

@@ -19,7 +19,6 @@ from escrowmq.core.half.message import HalfMessage
 from escrowmq.core.half.options import CheckOptions
 from escrowmq.core.half.state import HalfState
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.journal.memory import MemoryStorage
 from tests.simulation.half_clients import CHECKS, Account, ProducerProcess, Request
 from tests.simulation.ledger import Ledger, Violation
@@ -311,15 +310,11 @@ class HalfWorld:
 
     def _compact(self, step: Step) -> None:
         self._sync(step)
-        relocation = Relocation(self.site.broker, 0, self.site.journal.end_lsn)
-        while relocation.step():
-            pass
+        self.site.compact()
 
     def _crash_in_sync(self, step: Step) -> None:
         """Crash after the disk has everything, before anybody learns of it."""
-        batch = self.site.journal.take_batch(self.site.now * 1000)
-        if batch is not None:
-            batch.write()
+        self.site.write()
         self._crash(step)
 
     def _crash(self, step: Step) -> None:

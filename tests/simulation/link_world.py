@@ -22,7 +22,6 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.termini.loan import Loan
 from escrowmq.core.termini.tags import delivery_tag
 from escrowmq.core.termini.terminus import (
@@ -435,15 +434,11 @@ class LinkWorld:
 
     def _compact(self, step: Step) -> None:
         self._sync(step)
-        relocation = Relocation(self.site.broker, 0, self.site.journal.end_lsn)
-        while relocation.step():
-            pass
+        self.site.compact()
 
     def _crash_in_sync(self, step: Step) -> None:
         """Crash after the disk has everything, before anybody learns of it."""
-        batch = self.site.journal.take_batch(self.site.now * 1000)
-        if batch is not None:
-            batch.write()
+        self.site.write()
         self._crash(step)
 
     def _crash(self, step: Step) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Final
 from unittest import mock
 
@@ -93,16 +92,3 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "waiting members are not called": {(Cursor, "wake"): nobody_is_called},
 }
 """The patches of each bug, by class and attribute."""
-
-
-@contextmanager
-def planted(bug: str) -> Iterator[None]:
-    """Run with the bug. Brokers that exist already do not have all of it."""
-    patches = [mock.patch.object(owner, name, new) for (owner, name), new in PLANTED[bug].items()]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
-from unittest import mock
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.half import registry
@@ -106,16 +103,3 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "checked before the half message is on disk": {(HalfQueue, "synced"): everything_is_synced},
 }
 """The patches of each bug, by class or module and attribute."""
-
-
-@contextmanager
-def planted(bug: str) -> Iterator[None]:
-    """Run with the bug. Brokers that exist already do not have all of it."""
-    patches = [mock.patch.object(owner, name, new) for (owner, name), new in PLANTED[bug].items()]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()

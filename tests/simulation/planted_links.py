@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import Budget
@@ -164,16 +162,3 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
 """The patches of each bug, by class and attribute."""
 OF_TRANSACTIONS: Final = frozenset(("posts not named in the map", "transaction continues after a theft"))
 """The bugs that only transactions of producers show."""
-
-
-@contextmanager
-def planted(bug: str) -> Iterator[None]:
-    """Run with the bug. Brokers that exist already do not have all of it."""
-    patches = [mock.patch.object(owner, name, new) for (owner, name), new in PLANTED[bug].items()]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.__main__ import report
 from tests.simulation.group_world import WEIGHTS, GroupWorld
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.planted_groups import PLANTED, planted
+from tests.simulation.planted_groups import PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.steps import Step
 
 HISTORIES = 200
@@ -44,7 +45,7 @@ def test_generated_histories_handle_every_message(steps: list[Step], seed: int) 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(bug):
+    with planted(PLANTED[bug]):
         for seed in range(HISTORIES):
             if isinstance(history(seed, make_world=GroupWorld), Failure):
                 return

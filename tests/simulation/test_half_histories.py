@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.__main__ import report
 from tests.simulation.half_world import WEIGHTS, HalfWorld
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.planted_half import PLANTED, planted
+from tests.simulation.planted_half import PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.steps import Step
 
 HISTORIES = 200
@@ -45,7 +46,7 @@ def test_generated_histories_deliver_each_committed_message_once(steps: list[Ste
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(bug):
+    with planted(PLANTED[bug]):
         for seed in range(HISTORIES):
             if isinstance(history(seed, make_world=HalfWorld), Failure):
                 return

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.__main__ import report
 from tests.simulation.history import Failure, history, shrink
 from tests.simulation.link_world import TRANSACTIONS, WEIGHTS, LinkWorld, PostingWorld
-from tests.simulation.planted_links import OF_TRANSACTIONS, PLANTED, planted
+from tests.simulation.planted_links import OF_TRANSACTIONS, PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.steps import Step
 
 HISTORIES = 200
@@ -58,7 +59,7 @@ def test_generated_histories_process_every_message_once(steps: list[Step], seed:
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
     make_world = PostingWorld if bug in OF_TRANSACTIONS else LinkWorld
-    with planted(bug):
+    with planted(PLANTED[bug]):
         for seed in range(HISTORIES):
             if isinstance(history(seed, make_world=make_world), Failure):
                 return

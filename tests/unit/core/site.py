@@ -16,6 +16,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.topology.directory import Declaration
@@ -121,6 +122,12 @@ class Site:
             self.journal.batch_done(batch)
         self.broker.engine.synced(self.journal.synced_lsn)
 
+    def write(self) -> None:
+        """Write what was appended to the disk. Nobody learns of it, as if the broker died at this moment."""
+        batch = self.journal.take_batch(self.broker.engine.now * 1000)
+        if batch is not None:
+            batch.write()
+
     def turn(self, *, sync: bool = True) -> None:
         """End a turn as the server does, and all turns that continue its deliveries."""
         self.broker.engine.run_deadlines()
@@ -148,6 +155,13 @@ class Site:
         taken.write()
         self.journal.snapshot_done(taken)
         self.tidy()
+
+    def compact(self) -> int:
+        """Move all living messages to the end of the log. Return their number."""
+        relocation = Relocation(self.broker, 0, self.journal.end_lsn)
+        while relocation.step():
+            pass
+        return relocation.moved
 
     def tidy(self) -> None:
         """Delete segments without living messages."""

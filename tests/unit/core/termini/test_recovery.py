@@ -8,7 +8,6 @@ import pytest
 
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, encode_given_back
-from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.termini.recovery import FoundTermini, _FoundTerminus
 from escrowmq.core.termini.terminus import Durability, ExpiryPolicy, Terminus
 from tests.unit.core.site import Site
@@ -18,9 +17,7 @@ from tests.unit.core.termini.links import KEPT, TestedLink, attached_again, cons
 def compact(site: Site) -> None:
     """Move all living messages to the end of the log."""
     site.sync()
-    relocation = Relocation(site.broker, 0, site.journal.end_lsn)
-    while relocation.step():
-        pass
+    site.compact()
     site.sync()
 
 
