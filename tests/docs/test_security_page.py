@@ -10,6 +10,8 @@ from escrowmq.core.access.table import TABLE, Need, Operation
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.operations import OPERATIONS
 from escrowmq.wire.amqp10.management.routes import ROUTES
+from escrowmq.wire.rocketmq.grpc.methods import METHODS as CALLS
+from escrowmq.wire.rocketmq.remoting.operations import OPERATIONS as CLASSIC
 from tests.unit.sources import ROOT
 
 
@@ -21,8 +23,12 @@ def need(each: Need) -> str:
 def row(operation: Operation) -> str:
     methods = [f"`{spec.METHODS[index].NAME}`" for index, asked in OPERATIONS.items() if operation in asked]
     requests = [f"`{route}`" for route in ROUTES if operation in route.operations]
+    classic = [f"`{code.name}`" for code, asked in CLASSIC.items() if operation in asked]
+    calls = [
+        f"`{path.rpartition(b'/')[2].decode()}`" for path, method in CALLS.items() if operation in method.operations
+    ]
     needs = ", ".join(map(need, TABLE[operation])) or "none"
-    return f"| {operation} | {', '.join(methods + requests)} | {needs} |"
+    return f"| {operation} | {', '.join(methods + requests + classic + calls)} | {needs} |"
 
 
 @pytest.mark.rule("SEC-1")

@@ -25,9 +25,9 @@ class PermissionAdmin:
             "permission.list": self.list_permissions,
             "permission.set": self.set_permission,
             "permission.clear": self.clear_permission,
-            "topic.list": self.list_topic_permissions,
-            "topic.set": self.set_topic_permission,
-            "topic.clear": self.clear_topic_permission,
+            "topic_permission.list": self.list_topic_permissions,
+            "topic_permission.set": self.set_topic_permission,
+            "topic_permission.clear": self.clear_topic_permission,
         }
 
     async def list_permissions(self, user: str | None = None, vhost: str | None = None) -> Listing:

@@ -53,6 +53,7 @@ class AdminService:
         )
         found: dict[str, Operation] = {"status": self.status}
         for part in parts:
+            assert found.keys().isdisjoint(part.operations), "two operations have one name"
             found |= part.operations
         self.operations: Mapping[str, Operation] = audited(found)
 

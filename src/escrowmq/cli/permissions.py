@@ -83,7 +83,7 @@ def topic() -> None:
 @asks
 def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhost: str | None) -> None:
     """List topic permissions."""
-    found = ask(data_dir, "topic.list", user=user, vhost=vhost)
+    found = ask(data_dir, "topic_permission.list", user=user, vhost=vhost)
     show(found, ("user", "vhost", "exchange", "write", "read"), as_json=as_json)
 
 
@@ -97,7 +97,7 @@ def list_topic_permissions(data_dir: Path, as_json: bool, user: str | None, vhos
 @asks
 def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
     """Set the routing keys that USER may use on EXCHANGE. {username} and {vhost} stand for the names."""
-    ask(data_dir, "topic.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
+    ask(data_dir, "topic_permission.set", user=user, vhost=vhost, exchange=exchange, write=write, read=read)
 
 
 @topic.command("clear")
@@ -108,4 +108,4 @@ def set_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str, w
 @asks
 def clear_topic_permission(data_dir: Path, user: str, vhost: str, exchange: str | None) -> None:
     """Lift the restriction on EXCHANGE; on all exchanges without EXCHANGE."""
-    ask(data_dir, "topic.clear", user=user, vhost=vhost, exchange=exchange)
+    ask(data_dir, "topic_permission.clear", user=user, vhost=vhost, exchange=exchange)

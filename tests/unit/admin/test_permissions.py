@@ -39,15 +39,20 @@ def test_permissions_are_set_listed_and_cleared() -> None:
 def test_topic_permissions_are_set_listed_and_cleared() -> None:
     bench = Bench()
     for exchange in ("amq.topic", "t"):
-        perform(bench.operations, "topic.set", user="bob", vhost="/", exchange=exchange, write="^b", read="^c")
-    assert bench.listed("topic.list") == [("bob", "/", "amq.topic", "^b", "^c"), ("bob", "/", "t", "^b", "^c")]
-    perform(bench.operations, "topic.clear", user="bob", vhost="/", exchange="t")
-    assert bench.listed("topic.list", user="bob", vhost="/") == [("bob", "/", "amq.topic", "^b", "^c")]
-    perform(bench.operations, "topic.clear", user="bob", vhost="/")
-    assert bench.listed("topic.list") == []
+        perform(
+            bench.operations, "topic_permission.set", user="bob", vhost="/", exchange=exchange, write="^b", read="^c"
+        )
+    assert bench.listed("topic_permission.list") == [
+        ("bob", "/", "amq.topic", "^b", "^c"),
+        ("bob", "/", "t", "^b", "^c"),
+    ]
+    perform(bench.operations, "topic_permission.clear", user="bob", vhost="/", exchange="t")
+    assert bench.listed("topic_permission.list", user="bob", vhost="/") == [("bob", "/", "amq.topic", "^b", "^c")]
+    perform(bench.operations, "topic_permission.clear", user="bob", vhost="/")
+    assert bench.listed("topic_permission.list") == []
 
 
-@pytest.mark.parametrize("operation", ["permission.list", "topic.list"])
+@pytest.mark.parametrize("operation", ["permission.list", "topic_permission.list"])
 @pytest.mark.parametrize("filters", [{"user": "nobody"}, {"vhost": "w"}])
 def test_a_filter_for_an_unknown_name_is_refused(operation: str, filters: dict[str, str]) -> None:
     with pytest.raises(BrokerError, match="no such"):

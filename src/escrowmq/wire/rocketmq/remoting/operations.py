@@ -1,0 +1,61 @@
+"""The operations of the core that each request asks for, as data (SEC-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from escrowmq.core.access.table import Operation
+from escrowmq.wire.rocketmq.remoting.codes import Code
+
+_SEND: Final = (Operation.PUBLISH, Operation.STORE_HALF, Operation.DECLARE_TOPIC)
+_CONSUME: Final = (Operation.CONSUME_GROUP, Operation.SETTLE_GROUP, Operation.DECLARE_GROUP)
+_OWN_GROUP: Final = (Operation.SETTLE_GROUP, Operation.DECLARE_GROUP)
+_TOPICS: Final = (Operation.DESCRIBE_TOPIC,)
+_GROUPS: Final = (Operation.DESCRIBE_GROUP,)
+_NONE: Final[tuple[Operation, ...]] = ()
+
+OPERATIONS: Final[Mapping[Code, tuple[Operation, ...]]] = MappingProxyType(
+    {
+        Code.SEND: _SEND,
+        Code.SEND_V2: _SEND,
+        Code.SEND_BATCH: _SEND,
+        Code.END_TRANSACTION: (Operation.DECIDE_HALF,),
+        Code.PULL: _CONSUME,
+        Code.LITE_PULL: _CONSUME,
+        Code.HEARTBEAT: (Operation.JOIN_PRODUCERS, *_CONSUME),
+        Code.UNREGISTER: _NONE,
+        Code.CONSUMERS_OF_GROUP: (Operation.SETTLE_GROUP,),
+        Code.CHECK_CLIENT: _NONE,
+        Code.QUERY_OFFSET: (Operation.CONSUME_GROUP, Operation.SETTLE_GROUP),
+        Code.UPDATE_OFFSET: _CONSUME,
+        Code.MAX_OFFSET: _TOPICS,
+        Code.MIN_OFFSET: _TOPICS,
+        Code.SEARCH_OFFSET: _TOPICS,
+        Code.EARLIEST_TIME: _TOPICS,
+        Code.LOCK_QUEUES: _OWN_GROUP,
+        Code.UNLOCK_QUEUES: _OWN_GROUP,
+        Code.SEND_BACK: _CONSUME,
+        Code.ROUTE: _TOPICS,
+        Code.CLUSTER: _NONE,
+        Code.KEY_VALUE: _NONE,
+        Code.UPDATE_TOPIC: (Operation.DECLARE_TOPIC,),
+        Code.DELETE_TOPIC: (Operation.DELETE_TOPIC,),
+        Code.DELETE_TOPIC_ROUTE: (Operation.DELETE_TOPIC,),
+        Code.ALL_TOPICS: _TOPICS,
+        Code.TOPICS_OF_CLUSTER: _TOPICS,
+        Code.TOPIC_CONFIG: _TOPICS,
+        Code.ALL_TOPIC_CONFIGS: _TOPICS,
+        Code.TOPIC_STATS: _TOPICS,
+        Code.UPDATE_GROUP: (Operation.DECLARE_GROUP,),
+        Code.DELETE_GROUP: (Operation.DELETE_GROUP,),
+        Code.GROUP_CONFIG: _GROUPS,
+        Code.ALL_GROUP_CONFIGS: _GROUPS,
+        Code.CONSUME_STATS: _GROUPS,
+        Code.CONSUMER_CONNECTIONS: _GROUPS,
+        Code.BROKER_RUNTIME: _NONE,
+        Code.VIEW_MESSAGE: (Operation.CONSUME,),
+    }
+)
+"""Every request that the broker carries out. One without operations reveals nothing, or concerns the client itself."""

@@ -1,0 +1,83 @@
+"""Every request of classic clients names the operations of the core that it asks for, and users without rights fail."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from escrowmq.core.access.table import TABLE
+from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.operations import OPERATIONS
+from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
+from tests.unit.wire.rocketmq.remoting.clients import Client, pull_fields, send_fields, server
+
+
+@pytest.mark.rule("SEC-1")
+def test_every_request_has_an_entry() -> None:
+    assert OPERATIONS.keys() == HANDLERS.keys()
+
+
+PLACE = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
+GROUP = {"consumerGroup": "g", "group": "g", "groupName": "g", "topic": "t"}
+BATCH = struct.pack(">iiiii4sh", 26, 0, 0, 0, 4, b"body", 0)
+QUEUES = json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": []}).encode()
+HEARTBEAT = json.dumps(
+    {"clientID": "c", "consumerDataSet": [{"groupName": "g", "subscriptionDataSet": [{"topic": "t"}]}]}
+).encode()
+
+REFUSED: dict[Code, tuple[dict[str, str], bytes]] = {
+    Code.SEND: ({"topic": "t", "queueId": "0", "producerGroup": "p", "properties": ""}, b"body"),
+    Code.SEND_V2: (send_fields("t"), b"body"),
+    Code.SEND_BATCH: (send_fields("t"), BATCH),
+    Code.PULL: (pull_fields("t"), b""),
+    Code.LITE_PULL: (pull_fields("t"), b""),
+    Code.HEARTBEAT: ({}, HEARTBEAT),
+    Code.CONSUMERS_OF_GROUP: (GROUP, b""),
+    Code.QUERY_OFFSET: (PLACE, b""),
+    Code.UPDATE_OFFSET: ({**PLACE, "commitOffset": "1"}, b""),
+    Code.LOCK_QUEUES: ({}, QUEUES),
+    Code.UNLOCK_QUEUES: ({}, QUEUES),
+    Code.SEND_BACK: ({**GROUP, "offset": "0", "delayLevel": "0"}, b""),
+    Code.UPDATE_TOPIC: ({"topic": "new", "readQueueNums": "1", "writeQueueNums": "1"}, b""),
+    Code.DELETE_TOPIC: (GROUP, b""),
+    Code.DELETE_TOPIC_ROUTE: (GROUP, b""),
+    Code.UPDATE_GROUP: ({}, b'{"groupName": "new"}'),
+    Code.DELETE_GROUP: (GROUP, b""),
+    Code.GROUP_CONFIG: (GROUP, b""),
+    Code.CONSUME_STATS: (GROUP, b""),
+    Code.CONSUMER_CONNECTIONS: (GROUP, b""),
+}
+"""For each request that a user without any right may not send: its fields and its body."""
+ANSWERED = {Code.END_TRANSACTION, Code.ALL_GROUP_CONFIGS, Code.VIEW_MESSAGE}
+"""These need rights on an object that the request finds first; other tests try them."""
+
+
+def stripped() -> Client:
+    """Return a client of a user that has lost all rights since it made a topic and a group."""
+    client = Client(server())
+    client.publish("t")
+    client.heartbeat("g", t="*")
+    client.server.broker.access.set_permission("guest", "/", "^$", "^$", "^$")
+    return Client(client.server, "other")
+
+
+@pytest.mark.rule("SEC-1")
+def test_every_request_with_needs_is_tried() -> None:
+    needs = {code for code, operations in OPERATIONS.items() if any(TABLE[each] for each in operations)}
+    assert needs == REFUSED.keys() | ANSWERED
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize("code", REFUSED)
+def test_a_request_without_the_right_is_refused(code: Code) -> None:
+    fields, body = REFUSED[code]
+    found = stripped().call(code, fields, body)
+    assert found.code == ResultCode.NO_PERMISSION, found.remark
+
+
+@pytest.mark.rule("SEC-1")
+def test_groups_of_others_are_left_out() -> None:
+    listed = json.loads(stripped().ok(Code.ALL_GROUP_CONFIGS).body)
+    assert listed["subscriptionGroupTable"] == {}
