@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from escrowmq.server.connection import ClientConnection
 
 
+ADDRESS: Final = "--listen, or listen.address in the file"
+"""The setting of the address without TLS, for errors."""
+
+
 class Bound(NamedTuple):
-    """Sockets that are bound to an address and do not listen yet."""
+    """Sockets that are bound to an address and do not listen yet. `setting` is that of the address."""
 
     scheme: str
     host: str
     sockets: list[socket.socket]
+    setting: str = ADDRESS
 
     @property
     def url(self) -> str:
@@ -41,7 +46,8 @@ def bind_all(section: ListenSection) -> list[Bound]:
     bound = [Bound("amqp", section.address.host, bind(*section.address))]
     if section.tls_address is not None:
         try:
-            bound.append(Bound("amqps", section.tls_address.host, bind(*section.tls_address)))
+            setting = "listen.tls_address in the file"
+            bound.append(Bound("amqps", section.tls_address.host, bind(*section.tls_address, setting), setting))
         except OSError:
             bound[0].close()
             raise
@@ -50,15 +56,16 @@ def bind_all(section: ListenSection) -> list[Bound]:
 
 ROCKETMQ_SCHEMES: Final = ("rocketmq", "rocketmq+broker", "rocketmq+grpc")
 """The schemes of the name server, the broker and the endpoint for gRPC, in URLs of listeners."""
+_ROCKETMQ_ADDRESSES: Final = ("name_server_address", "broker_address", "grpc_address")
 
 
 def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
     """Bind the addresses for clients of RocketMQ. Raises OSError as `bind` does."""
     bound: list[Bound] = []
     try:
-        addresses = (section.name_server_address, section.broker_address, section.grpc_address)
-        for scheme, address in zip(ROCKETMQ_SCHEMES, addresses, strict=True):
-            bound.append(Bound(scheme, address.host, bind(*address)))
+        for scheme, key in zip(ROCKETMQ_SCHEMES, _ROCKETMQ_ADDRESSES, strict=True):
+            address, setting = getattr(section, key), f"rocketmq.{key} in the file"
+            bound.append(Bound(scheme, address.host, bind(address.host, address.port, setting), setting))
     except OSError:
         for each in bound:
             each.close()
@@ -66,10 +73,10 @@ def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
     return bound
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, setting: str = ADDRESS) -> list[socket.socket]:
     """Bind a socket to each address of the host name. With port 0, all use the same free port.
 
-    Raises OSError with a text that names the address and what to do.
+    Raises OSError with a text that names the address, the `setting` that it comes from, and what to do.
     """
     sockets: list[socket.socket] = []
     try:
@@ -89,11 +96,11 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for sock in sockets:
             sock.close()
-        raise _refusal(error, shown(host, port)) from error
+        raise _refusal(error, shown(host, port), setting) from error
     return sockets
 
 
-def _refusal(error: OSError, address: str) -> OSError:
+def _refusal(error: OSError, address: str, setting: str) -> OSError:
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror  # negative numbers come from name resolution
     match number:
@@ -103,7 +110,7 @@ def _refusal(error: OSError, address: str) -> OSError:
             advice = "choose a port above 1023, or give the process the right to use this one"
         case _:
             advice = "choose an address of this machine"
-    return OSError(number, f"cannot listen on {address}: {reason}; {advice} (--listen, or [listen] in the file)")
+    return OSError(number, f"cannot listen on {address}: {reason}; {advice} ({setting})")
 
 
 def port_of(sock: socket.socket) -> int:
@@ -141,7 +148,7 @@ async def listen(
                 sock.listen(backlog)
                 listeners.append(TlsListener(sock, factory, context, login, plain=plain))
     except OSError as error:
-        raise _refusal(error, bound.url) from error
+        raise _refusal(error, bound.url, bound.setting) from error
     return listeners
 
 

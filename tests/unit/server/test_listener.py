@@ -103,6 +103,27 @@ def test_rocketmq_has_three_addresses_and_a_refusal_leaves_nothing_open() -> Non
         bind_rocketmq(bad)
 
 
+@pytest.mark.parametrize("key", ["name_server_address", "broker_address", "grpc_address"])
+def test_the_setting_of_a_rocketmq_port_in_use_is_named(key: str) -> None:
+    free = dict.fromkeys(("name_server_address", "broker_address", "grpc_address"), "127.0.0.1:0")
+    (sock,) = bind("127.0.0.1", 0)
+    sock.listen()
+    taken = RocketmqSection.model_validate({**free, key: f"127.0.0.1:{port_of(sock)}"})
+    with sock, pytest.raises(OSError, match=rf"choose another port \(rocketmq\.{key} in the file\)"):
+        bind_rocketmq(taken)
+
+
+def test_the_setting_of_an_amqp_port_in_use_is_named() -> None:
+    (sock,) = bind("127.0.0.1", 0)
+    sock.listen()
+    taken = f"127.0.0.1:{port_of(sock)}"
+    with sock:
+        with pytest.raises(OSError, match=r"\(--listen, or listen\.address in the file\)"):
+            bind_all(ListenSection.model_validate({"address": taken}))
+        with pytest.raises(OSError, match=r"\(listen\.tls_address in the file\)"):
+            bind_all(ListenSection.model_validate({"address": "127.0.0.1:0", "tls_address": taken}))
+
+
 def test_a_host_that_is_none_is_named() -> None:
     with pytest.raises(OSError, match=r"cannot listen on no-such-host\.invalid:5672: "):
         bind("no-such-host.invalid", 5672)
