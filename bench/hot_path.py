@@ -84,6 +84,9 @@ class Host:
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """There is room for every connection."""
 
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        """There is no log here."""
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Nothing here lists connections."""
 

@@ -161,6 +161,9 @@ class SimServer:
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Return nothing: there is always room here."""
 
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        """Do nothing: there is no log here."""
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """Do nothing: no list of connections is kept here."""
 

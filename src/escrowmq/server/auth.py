@@ -250,10 +250,7 @@ class Authenticator:
         return Verdict(name)
 
     def _judged(self, peer: Peer, name: str, verdict: Verdict) -> Verdict:
-        if verdict.user is not None:
-            _log.info("user %r logged in from %s", verdict.user, peer)
-        else:
-            _log.warning("login of user %r from %s refused: %s", name or peer.certificate_user, peer, verdict.reason)
+        log_verdict(peer, f"user {name or peer.certificate_user!r}", verdict)
         return verdict
 
     def _digest(self, name: str, password: str) -> bytes:
@@ -264,3 +261,11 @@ class Authenticator:
         self._right[digest] = password_hash  # a changed password has another hash, which invalidates this entry
         if len(self._right) > _REMEMBERED:
             self._right.popitem(last=False)
+
+
+def log_verdict(peer: Peer, who: str, verdict: Verdict) -> None:
+    """Log a login, or that of `who` was refused."""
+    if verdict.user is not None:
+        _log.info("user %r logged in from %s", verdict.user, peer)
+    else:
+        _log.warning("login of %s from %s refused: %s", who, peer, verdict.reason)

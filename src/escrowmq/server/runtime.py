@@ -16,7 +16,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.termini.registry import TerminusLimits
 from escrowmq.server.admission import Admission
-from escrowmq.server.auth import Authenticator
+from escrowmq.server.auth import Authenticator, log_verdict
 from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
@@ -173,6 +173,10 @@ class Runtime:
         self._authenticator.authenticate(
             connection.peer, credentials, judged, lambda: connection in self.connections and not connection.closing_ms
         )
+
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        """See `Host.login_judged`."""
+        log_verdict(self._by_endpoint[endpoint].peer, who, verdict)
 
     def check_room(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """See `Host.check_room`."""

@@ -95,6 +95,10 @@ class Host(Protocol):
         """Raises BrokerError (NOT_ALLOWED) if a limit on connections keeps `user` from entering `vhost` now."""
         ...
 
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        """Log the verdict on a login that `endpoint` has decided by itself. `who` names the client, for a refusal."""
+        ...
+
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         """The login is complete: `endpoint` serves `user` in the virtual host `vhost`.
 

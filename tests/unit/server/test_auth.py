@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.permissions import User
-from escrowmq.server.auth import Authenticator
+from escrowmq.server.auth import Authenticator, log_verdict
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
@@ -217,6 +217,16 @@ def test_refusals_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
     assert "'no\\nbody'" in caplog.text
     assert "hunter2" not in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_the_verdict_on_an_access_key_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        log_verdict(LOCAL, "", Verdict("alice"))
+        log_verdict(LOCAL, "access key 'k'", Verdict(None, "its signature is wrong"))
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "user 'alice' logged in from 127.0.0.1:1"),
+        ("WARNING", "login of access key 'k' from 127.0.0.1:1 refused: its signature is wrong"),
+    ]
 
 
 def test_a_host_that_guesses_passwords_does_not_delay_other_hosts() -> None:

@@ -66,6 +66,17 @@ def test_limits_of_link_termini_are_handed_on() -> None:
     assert (limits.termini, limits.unsettled, limits.timeout_ms) == (3, 4, 5000)
 
 
+def test_a_login_that_an_endpoint_has_refused_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, _, endpoint = scene.connect()
+        scene.runtime.login_judged(endpoint, "a client", Verdict(None, "the signature is wrong"))
+        assert caplog.messages == [f"login of a client from {connection.peer} refused: the signature is wrong"]
+        await scene.bench.close()
+
+    on_loop(test)
+
+
 def test_errors_of_clients_are_logged_with_user_and_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         scene = Scene()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.wire.endpoint import Verdict
+from escrowmq.wire.rocketmq.refusals import Refusals
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -18,12 +20,13 @@ GUEST: Final = "guest"
 class RocketmqLogin:
     """The login of one connection. `user`, `vhost` and `door` are set when it is complete."""
 
-    __slots__ = ("_endpoint", "_host", "_peer", "door", "user", "vhost")
+    __slots__ = ("_endpoint", "_host", "_peer", "door", "refusals", "user", "vhost")
 
     def __init__(self, host: Host, endpoint: Endpoint, peer: Peer) -> None:
         self._host = host
         self._endpoint = endpoint
         self._peer = peer
+        self.refusals = Refusals(host, endpoint)
         self.user = ""
         self.vhost: VirtualHost[Queue]
         self.door: Door
@@ -61,4 +64,5 @@ class RocketmqLogin:
         self.vhost = broker.directory.vhost(name)
         self.door = Door(broker.access, user, self.vhost)
         self.user = user
+        self._host.login_judged(self._endpoint, "", Verdict(user))
         self._host.admitted(self._endpoint, user, name)

@@ -35,6 +35,7 @@ class Server(SimServer):
         self.publishers: list[object] = []
         self.waiters: list[object] = []
         self.faults: list[tuple[Any, str]] = []
+        self.verdicts: list[tuple[str, Verdict]] = []
         self.secrets: list[tuple[str, bytes]] = []
         self.users: dict[Endpoint, str] = {}
         self.admissions: list[tuple[str, str]] = []
@@ -57,6 +58,9 @@ class Server(SimServer):
 
     def failed(self, endpoint: object, code: int | str, text: str) -> None:
         self.faults.append((code, text))
+
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        self.verdicts.append((who, verdict))
 
     def common(self, kind: type[T]) -> T:
         return kind()

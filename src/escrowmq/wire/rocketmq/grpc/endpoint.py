@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.message import DecodeError
 
 from escrowmq.core.budget import METHOD
-from escrowmq.core.conditions import BrokerError
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.flow import OutputFlow
 from escrowmq.wire.http2.connection import Http2Connection
 from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 INCOMPLETE: Final = 32 << 20
 """Octets of incomplete requests that a connection may have."""
 _CONTENT_TYPE: Final = b"application/grpc"
+_DENIED: Final = frozenset({Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED})
 
 
 class GrpcEndpoint:
@@ -217,6 +218,7 @@ class GrpcEndpoint:
         except DecodeError:
             call.fail(GrpcFault(GrpcStatus.INTERNAL, "the request is no message of its type"))
         except BrokerError as error:
+            self._login.refusals.call(error)
             call.answer(method.response(status=refusal(error)))
         except RocketmqRefusal as error:
             call.answer(method.response(status=error.status))
@@ -249,7 +251,11 @@ class GrpcEndpoint:
             handle(call.method.request.FromString(data))
         except DecodeError:
             call.fail(GrpcFault(GrpcStatus.INTERNAL, "the request is no message of its type"))
-        except (BrokerError, RocketmqRefusal) as error:
+        except BrokerError as error:
+            self._login.refusals.call(error)
+            status = GrpcStatus.PERMISSION_DENIED if error.condition in _DENIED else GrpcStatus.INVALID_ARGUMENT
+            call.fail(GrpcFault(status, error.text))
+        except RocketmqRefusal as error:
             call.fail(GrpcFault(GrpcStatus.INVALID_ARGUMENT, str(error)))
 
     def _drop_incomplete(self, call: Call) -> None:
@@ -260,17 +266,22 @@ class GrpcEndpoint:
 
     def _identify(self, call: Call) -> GrpcSession:
         """Return the session in which a call acts. Raises GrpcFault if it does not prove to be of the same user."""
-        claim = claim_of(call.metadata)
         login = self._login
+        try:
+            claim = claim_of(call.metadata)
+        except GrpcFault as fault:
+            login.refusals.login("", fault.text)
+            raise
         try:
             if claim.access_key:
                 enter_with_key(self._host, login, claim.access_key, claim.proof)
             else:
                 login.enter_anonymously()
         except BrokerError as error:
+            login.refusals.login(claim.access_key, error.text)
             raise GrpcFault(GrpcStatus.UNAUTHENTICATED, error.text) from None
         if self._session is None:
-            self._session = GrpcSession(self._host, self, self.peer, login.user, login.vhost)
+            self._session = GrpcSession(self._host, self, self.peer, login)
             self._session.blocked = self._blocked
         return self._session
 

@@ -40,9 +40,11 @@ def send_message(session: GrpcSession, call: Call, request: SendMessageRequest) 
         try:
             entry, lsn = _store(session, call, message)
             last = max(last, lsn)
-        except (BrokerError, RocketmqRefusal) as error:
-            status = refusal(error) if isinstance(error, BrokerError) else error.status
-            entry = SendResultEntry(status=status)
+        except BrokerError as error:
+            session.refusals.call(error)
+            entry = SendResultEntry(status=refusal(error))
+        except RocketmqRefusal as error:
+            entry = SendResultEntry(status=error.status)
         entries.append(entry)
     call.answer(SendMessageResponse(status=_together(entries), entries=entries), last)
 

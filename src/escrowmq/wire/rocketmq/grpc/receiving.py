@@ -173,6 +173,7 @@ class LongPoll:
             elif not self.serve():
                 self._group.wait(self._topic.streams, self)
         except BrokerError as error:
+            self._session.refusals.call(error)
             self._answer(refusal(error))
 
     def _give_up(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.access.door import Door
 from escrowmq.core.access.table import Operation
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.options import GroupOptions
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named
 from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.endpoint import Host, Peer
     from escrowmq.wire.rocketmq.grpc.calls import Call
     from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
+    from escrowmq.wire.rocketmq.login import RocketmqLogin
     from escrowmq.wire.rocketmq.options import RocketmqOptions
     from escrowmq.wire.rocketmq.proto.definition_pb2 import Resource, Settings
 
@@ -32,17 +33,18 @@ MOST_CLIENTS: Final = 100
 class GrpcSession:
     """A connection after its login. `blocked` is the reason why the server accepts no publishes, or empty."""
 
-    def __init__(self, host: Host, endpoint: GrpcEndpoint, peer: Peer, user: str, vhost: VirtualHost[Queue]) -> None:
+    def __init__(self, host: Host, endpoint: GrpcEndpoint, peer: Peer, login: RocketmqLogin) -> None:
         self._host = host
         self._endpoint = endpoint
         self._flow = endpoint.flow
         self.broker: Broker = host.broker
         self.options: RocketmqOptions = host.limits.rocketmq
         self.peer = peer
-        self.user = user
-        self.vhost = vhost
-        self.door = Door(self.broker.access, user, vhost)
-        self.catalogue = Catalogue(self.broker, vhost, self.door)
+        self.user = login.user
+        self.vhost: VirtualHost[Queue] = login.vhost
+        self.door = login.door
+        self.refusals = login.refusals
+        self.catalogue = Catalogue(self.broker, self.vhost, self.door)
         self.clients: dict[str, GrpcClient] = {}
         self.blocked = ""
         self._publishes = False
@@ -87,8 +89,13 @@ class GrpcSession:
         self._check_topic(name)
         found = self.catalogue.find(name)
         if found is None:
-            if not self.options.auto_create or not self.door.allows(Operation.DECLARE_TOPIC, exchange=name):
+            if not self.options.auto_create:
                 raise unknown_topic(name)
+            try:
+                self.door.check(Operation.DECLARE_TOPIC, exchange=name)
+            except BrokerError as error:
+                self.refusals.call(error)
+                raise unknown_topic(name) from None
             found = self.catalogue.create(name, self.options.partitions, kind)
         return found
 

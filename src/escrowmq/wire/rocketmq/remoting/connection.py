@@ -241,6 +241,11 @@ class RemotingConnection:
             return
         try:
             self._log_in(command)
+        except BrokerError as error:
+            self.login.refusals.login(command.fields.get(ACCESS_KEY, ""), error.text)
+            self.respond(command, Command(RESULTS[error.condition], remark=error.text))
+            return
+        try:
             handler = HANDLERS.get(command.code)
             if handler is None:
                 raise RequestFault(ResultCode.NOT_SUPPORTED, f"request code {command.code} is not supported")
@@ -248,6 +253,7 @@ class RemotingConnection:
         except RequestFault as fault:
             self.respond(command, Command(fault.result, remark=fault.text))
         except BrokerError as error:
+            self.login.refusals.call(error)
             self.respond(command, Command(RESULTS[error.condition], remark=error.text))
         else:
             if reply is not None:

@@ -111,6 +111,7 @@ class Pull:
         try:
             response = self.answer_now()
         except BrokerError as error:
+            connection.login.refusals.call(error)
             response = Command(RESULTS[error.condition], remark=error.text)
         if response is None and self._stream.deleted:
             response = Command(ResultCode.TOPIC_NOT_EXIST, remark=f"topic {self.topic} was deleted")

@@ -205,6 +205,7 @@ def topic_for(connection: RemotingConnection, asked: Send) -> Topic:
     try:
         return catalogue.create(name, connection.options.partitions)
     except BrokerError as error:
+        connection.login.refusals.call(error)
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {name} does not exist: {error.text}") from None
 
 
