@@ -35,19 +35,25 @@ class GroupAdmin:
         group = self._found(vhost, name)
         return [self._progress(group, cursor) for cursor in group.cursors.values()]
 
-    async def reset(self, vhost: str, name: str, topic: str, to: str, partition: int | None = None) -> int:
+    async def reset(
+        self, vhost: str, name: str, topic: str, to: str, partition: int | None = None, *, dry_run: bool = False
+    ) -> int:
         """Set the progress of a group in a topic, or in one of its partitions. `to` is `first`, `next`, an offset, or a
-        time in milliseconds since the epoch after an `@`. Return the number of streams.
+        time in milliseconds since the epoch after an `@`. Return the number of streams. With `dry_run`, everything is
+        checked and nothing is changed.
         """
         group = self._found(vhost, name)
         found = self._broker.topics.find(self._broker.directory.vhost(vhost), topic)
         if found is None:
-            raise OperationRefused(f"no topic '{topic}' in vhost '{vhost}'")
+            raise OperationRefused(
+                f"no topic '{topic}' in vhost '{vhost}'; `escrowmq topic list` shows those that exist"
+            )
         if partition is not None and not 0 <= partition < len(found.streams):
             raise OperationRefused(f"topic '{topic}' has no partition {partition}, but {len(found.streams)} partitions")
         streams = found.streams if partition is None else [found.streams[partition]]
         positions = [(stream, _position(stream, to)) for stream in streams]
-        await self._process.durably(lambda: [group.reset(stream, position) for stream, position in positions])
+        if not dry_run:
+            await self._process.durably(lambda: [group.reset(stream, position) for stream, position in positions])
         return len(streams)
 
     async def delete(self, vhost: str, name: str) -> None:
@@ -58,7 +64,9 @@ class GroupAdmin:
     def _found(self, vhost: str, name: str) -> Group:
         group = self._broker.groups.find(vhost, name)
         if group is None:
-            raise OperationRefused(f"no consumer group '{name}' in vhost '{vhost}'")
+            raise OperationRefused(
+                f"no consumer group '{name}' in vhost '{vhost}'; `escrowmq group list` shows those that exist"
+            )
         return group
 
     def _progress(self, group: Group, cursor: Cursor) -> Row:

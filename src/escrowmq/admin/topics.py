@@ -28,7 +28,7 @@ class TopicAdmin:
         }
 
     async def list_topics(self, vhost: str | None = None) -> Listing:
-        """Return every topic, or those of one virtual host."""
+        """Return every topic, or those of one virtual host. The size of a topic is None while it is unknown."""
         vhosts = self._broker.directory.vhosts.values() if vhost is None else [self._vhost(vhost)]
         return Listing(self._pieces, self._rows([topic for each in vhosts for topic in self._topics.all(each)]))
 
@@ -41,7 +41,7 @@ class TopicAdmin:
                 "first_offset": stream.begin - 1,
                 "next_offset": stream.end - 1,
                 "messages": stream.ready,
-                "bytes": stream.bytes,
+                "bytes": stream.size,
                 "unavailable": stream.fault,
             }
             for partition, stream in enumerate(self._found(vhost, name).streams)
@@ -77,7 +77,9 @@ class TopicAdmin:
     def _found(self, vhost: str, name: str) -> Topic:
         topic = self._topics.find(self._vhost(vhost), name)
         if topic is None:
-            raise OperationRefused(f"no topic '{name}' in vhost '{vhost}'")
+            raise OperationRefused(
+                f"no topic '{name}' in vhost '{vhost}'; `escrowmq topic list` shows those that exist"
+            )
         return topic
 
     def _rows(self, topics: list[Topic]) -> Iterator[Row]:
@@ -90,5 +92,10 @@ class TopicAdmin:
             "type": topic.message_type,
             "partitions": len(topic.streams),
             "messages": sum([stream.ready for stream in topic.streams]),
-            "bytes": sum([stream.bytes for stream in topic.streams]),
+            "bytes": _total([stream.size for stream in topic.streams]),
         }
+
+
+def _total(sizes: list[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

@@ -34,7 +34,10 @@ def group() -> None:
 @json_option
 @asks
 def list_groups(data_dir: Path, as_json: bool) -> None:
-    """List consumer groups. `lag` messages are not settled; members have, or had, `unsettled` ones of them."""
+    """List consumer groups with their lag.
+
+    `lag` messages are not settled; members have, or had, `unsettled` ones of them.
+    """
     columns = ("vhost", "name", "fifo", "max_attempts", "dead_letters", "streams", "lag", "unsettled")
     show(ask(data_dir, "group.list"), columns, as_json=as_json)
 
@@ -65,11 +68,14 @@ def show_group(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
 @_yes_option
 @asks
 def reset(data_dir: Path, name: str, topic: str, to: str, vhost: str, partition: int | None, yes: bool) -> None:
-    """Set the progress of group NAME in TOPIC to TO: `first`, `next`, an offset, or `@` and a time in milliseconds.
+    """Set the progress of group NAME in TOPIC to TO.
 
-    Messages from there on are delivered again, also those that were settled, and messages before it are not. Members
-    lose the messages that they have at the time.
+    TO is `first`, `next`, an offset, or `@` and a time in milliseconds. Messages from there on are delivered again,
+    also those that were settled, and messages before it are not. A stream that has fewer messages than an offset says
+    is set to its end. Members lose the messages that they have at the time.
     """
+    if not yes:
+        ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition, dry_run=True)
     if not yes and not confirmed(f"Reset group '{printable(name)}' in topic '{printable(topic)}' to {printable(to)}?"):
         raise click.ClickException("nothing was reset")
     count = ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition)
@@ -83,7 +89,12 @@ def reset(data_dir: Path, name: str, topic: str, to: str, vhost: str, partition:
 @_yes_option
 @asks
 def delete(data_dir: Path, name: str, vhost: str, yes: bool) -> None:
-    """Delete group NAME with its progress. A member that consumes again makes a new group."""
+    """Delete group NAME with its progress.
+
+    A member that consumes again makes a new group.
+    """
+    if not yes:
+        ask(data_dir, "group.show", vhost=vhost, name=name)  # an unknown group is refused before the question
     if not yes and not confirmed(f"Delete consumer group '{printable(name)}' with its progress?"):
         raise click.ClickException("nothing was deleted")
     ask(data_dir, "group.delete", vhost=vhost, name=name)

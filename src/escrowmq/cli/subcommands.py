@@ -8,7 +8,12 @@ import click
 
 
 class CommandGroup(click.Group):
-    """A group whose errors name the command, or the place of the option, that was probably meant."""
+    """A group whose errors name the command, or the place of the option, that was probably meant. Its help lists the
+    commands in the order of their definitions.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,9 +35,16 @@ def topic() -> None:
 @click.option("--vhost", help="Only topics of this virtual host.")
 @asks
 def list_topics(data_dir: Path, as_json: bool, vhost: str | None) -> None:
-    """List topics with the numbers of their partitions and messages."""
+    """List topics with the numbers of their messages.
+
+    `bytes` is "–" for topics whose size is unknown, as `escrowmq topic show` explains.
+    """
     rows = ask(data_dir, "topic.list", vhost=vhost)
-    show(rows, ("vhost", "name", "type", "partitions", "messages", "bytes"), as_json=as_json)
+    show(
+        _with_sizes(rows, as_json=as_json),
+        ("vhost", "name", "type", "partitions", "messages", "bytes"),
+        as_json=as_json,
+    )
 
 
 @topic.command("show")
@@ -46,9 +54,14 @@ def list_topics(data_dir: Path, as_json: bool, vhost: str | None) -> None:
 @_vhost_option
 @asks
 def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
-    """Show the partitions of topic NAME: the streams, and the offsets of their messages."""
+    """Show the partitions of topic NAME.
+
+    Each is a stream: `next_offset` is the offset of the next message to arrive. `bytes` is "–" while it is unknown, as
+    it is after a restart for streams without a limit of their size.
+    """
     columns = ("partition", "queue", "first_offset", "next_offset", "messages", "bytes", "unavailable")
-    show(ask(data_dir, "topic.show", vhost=vhost, name=name), columns, as_json=as_json)
+    rows = ask(data_dir, "topic.show", vhost=vhost, name=name)
+    show(_with_sizes(rows, as_json=as_json), columns, as_json=as_json)
 
 
 @topic.command("create")
@@ -93,7 +106,8 @@ def create(
         max_age=max_age,
         max_bytes=max_bytes,
     )
-    click.echo(f"topic '{printable(name)}' has {row['partitions']} partitions")
+    kept = ": a topic grows, but never shrinks" if row["partitions"] > partitions else ""
+    click.echo(f"topic '{printable(name)}' has {row['partitions']} partitions{kept}")
 
 
 @topic.command("delete")
@@ -103,8 +117,18 @@ def create(
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def delete(data_dir: Path, name: str, vhost: str, yes: bool) -> None:
-    """Delete topic NAME with its messages and the progress of consumer groups in it."""
+    """Delete topic NAME with its messages.
+
+    The progress of consumer groups in it is deleted, too.
+    """
+    if not yes:
+        ask(data_dir, "topic.show", vhost=vhost, name=name)  # an unknown topic is refused before the question
     if not yes and not confirmed(f"Delete topic '{printable(name)}' with its messages?"):
         raise click.ClickException("nothing was deleted")
     ask(data_dir, "topic.delete", vhost=vhost, name=name)
     click.echo("the topic is deleted")
+
+
+def _with_sizes(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
+    """Return rows for `show`. A table has a dash for a size that is unknown; in JSON it is null."""
+    return rows if as_json else [row | {"bytes": "–"} if row["bytes"] is None else row for row in rows]

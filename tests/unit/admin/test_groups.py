@@ -66,6 +66,13 @@ def test_an_operator_resets_the_progress(to: str, expected: int) -> None:
     assert bench.reset("first", partition=0) == 1
 
 
+def test_a_dry_run_of_a_reset_changes_nothing() -> None:
+    bench = Bench()
+    before = bench.group.progress(bench.stream)
+    assert bench.reset("next", dry_run=True) == 2
+    assert bench.group.progress(bench.stream) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -39,6 +39,11 @@ def test_topics_are_created_listed_shown_and_deleted() -> None:
         }
         for partition, count, size in ((0, 0, 0), (1, 2, 3))
     ]
+    topic.streams[0].recovered()
+    assert perform(operations, "topic.list")[0]["bytes"] == 3
+    topic.streams[0].fault = "unreadable"
+    assert perform(operations, "topic.list")[0]["bytes"] is None
+    assert [row["bytes"] for row in perform(operations, "topic.show", vhost="/", name="t")] == [None, 3]
     perform(operations, "topic.delete", vhost="/", name="t")
     assert perform(operations, "topic.list") == []
 
@@ -47,7 +52,7 @@ def test_an_unknown_topic_or_virtual_host_is_refused() -> None:
     server, _ = pair()
     operations = TopicAdmin(FakeProcess(server), Pieces()).operations
     for operation in ("topic.show", "topic.delete"):
-        with pytest.raises(OperationRefused, match="no topic 't' in vhost '/'"):
+        with pytest.raises(OperationRefused, match="no topic 't' in vhost '/'; `escrowmq topic list`"):
             perform(operations, operation, vhost="/", name="t")
     with pytest.raises(BrokerError, match="no such vhost"):
         perform(operations, "topic.list", vhost="nowhere")

@@ -212,7 +212,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that is read by position and keeps its entries up to an age and a size."""
 
-    __slots__ = ("_age_deadline", "_caught_up", "_served_below", "_unread", "_watchers", "log")
+    __slots__ = ("_age_deadline", "_caught_up", "_measured_from", "_served_below", "_unread", "_watchers", "log")
 
     is_stream = True
 
@@ -224,6 +224,7 @@ class StreamQueue(Queue):
         self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
         self._unread = 1  # where the log could not be read
+        self._measured_from = 0  # `bytes` leaves out the messages before it
         self._watchers = Watchers()
         self.limited = True
         self._age_deadline: Deadline | None = None
@@ -246,6 +247,22 @@ class StreamQueue(Queue):
         for run, contents in zip(sealed.runs, sealed.contents, strict=True):
             self._admit(run, contents)
         self._host.left_over.add(sealed.dismantle())
+
+    def recovered(self) -> None:
+        super().recovered()
+        if self.options.max_length_bytes is None:
+            self._measured_from = self.next_position
+
+    @property
+    def size(self) -> int | None:
+        """The size of the bodies in bytes; None while it is unknown.
+
+        At a start, messages are measured only if `x-max-length-bytes` needs their size, because that reads them all.
+        The size is known again when they have left.
+        """
+        if self.fault or (len(self.log) and self.log.backlog.peek().first < self._measured_from):
+            return None
+        return self.bytes
 
     # -- reading by position
 
@@ -431,7 +448,8 @@ class StreamQueue(Queue):
     def _drop_oldest(self, outcome: Outcome, size: int) -> None:
         self.change()
         reference = self.log.drop_oldest()
-        self.bytes -= size
+        if reference.first >= self._measured_from:
+            self.bytes -= size
         self._host.removals.forget(self, [reference], outcome)
 
 

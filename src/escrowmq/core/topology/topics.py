@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import NO_ARGUMENTS
 from escrowmq.core.topology.exchanges.partitioned import (
     DEFAULT_PARTITIONS,
@@ -66,6 +67,13 @@ class Topics:
         exchange of that name is another one or has another message type, if a queue has the name of a stream, or if
         the virtual host has too many queues; LIMIT_EXCEEDED for a new topic while memory or disk space is scarce.
         """
+        existing = self.find(vhost, name)
+        if existing is not None and existing.message_type != message_type and message_type in MESSAGE_TYPES:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"topic '{name}' in vhost '{vhost.name}' has type {existing.message_type}, which cannot be changed; "
+                "delete it first",
+            )
         wanted = {PARTITIONS_ARGUMENT: partitions, MESSAGE_TYPE_ARGUMENT: message_type, **arguments}
         self._directory.declare_exchange(vhost, name, KIND, durable=True, arguments=wanted)
         found = self.find(vhost, name)

@@ -41,6 +41,37 @@ def fill(site: Site, runs: int = 4) -> None:
         site.after(1000)
 
 
+def test_the_size_is_unknown_after_a_restart_until_the_old_messages_have_left() -> None:
+    site = Site()
+    queue = stream(site, max_age="3s")
+    site.publish("s", b"12345")
+    site.turn()
+    assert queue.size == 5
+    site = site.restart()
+    queue = stream(site, max_age="3s")
+    assert queue.size is None
+    site.publish("s", b"123")
+    site.turn()
+    assert queue.size is None
+    site.after(5000)
+    assert queue.size == 3
+
+
+def test_a_stream_that_is_limited_in_size_knows_it_after_a_restart() -> None:
+    site = Site()
+    stream(site, max_length_bytes=100)
+    site.publish("s", b"12345")
+    site.turn()
+    assert stream(site.restart(), max_length_bytes=100).size == 5
+
+
+def test_an_empty_stream_knows_its_size_after_a_restart() -> None:
+    site = Site()
+    stream(site)
+    site.turn()
+    assert stream(site.restart()).size == 0
+
+
 class TestOffsets:
     @pytest.mark.parametrize(
         ("kind", "value", "expected"),

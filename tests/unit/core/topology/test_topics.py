@@ -121,6 +121,13 @@ def test_a_topic_grows_and_never_shrinks(site: Site) -> None:
     assert [stream.name for stream in found(site.restart()).streams] == ["t-0", "t-1", "t-2", "t-3"]
 
 
+def test_the_type_of_a_topic_cannot_be_changed(site: Site) -> None:
+    declare(site, 2)
+    with pytest.raises(BrokerError, match="topic 't' in vhost '/' has type normal, which cannot be changed; delete it"):
+        declare(site, 4, "transaction")
+    assert len(found(site).streams) == 2
+
+
 def test_declaring_it_again_without_a_number_does_not_make_it_grow(site: Site) -> None:
     declare(site, 2)
     site.broker.directory.declare_exchange(
