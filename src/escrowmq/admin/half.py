@@ -19,7 +19,8 @@ _log = logging.getLogger("escrowmq.admin")
 
 
 class HalfAdmin:
-    """The operations by name are in `operations`; their argument `transaction` is a transaction id.
+    """The operations by name are in `operations`; their argument `transaction` is a transaction id, or a message id,
+    which RocketMQ clients get as the id of the transaction.
 
     They raise OperationRefused or BrokerError. A change is on disk when its operation returns.
     """
@@ -80,11 +81,20 @@ class HalfAdmin:
 
     def _find(self, vhost: str, transaction: str) -> HalfMessage:
         half = self._broker.half.find(vhost, transaction)
-        if half is None:
+        if half is not None:
+            return half
+        found = self._broker.half.with_message_id(vhost, transaction)
+        if len(found) > 1:
+            idents = ", ".join(half.transaction_id for half in found)
+            raise OperationRefused(
+                f"{len(found)} half messages in vhost '{vhost}' have the message id {transaction}; use one of the "
+                f"transaction ids {idents}"
+            )
+        if not found:
             raise OperationRefused(
                 f"no half message {transaction} in vhost '{vhost}'; `escrowmq half list` shows those that are known"
             )
-        return half
+        return found[0]
 
     def _rows(self, vhosts: list[str], topic: str, wanted: set[HalfState]) -> Iterator[Row | None]:
         for vhost in vhosts:
@@ -97,8 +107,10 @@ class HalfAdmin:
     def _row(self, half: HalfMessage) -> Row:
         now = self._broker.engine.now
         due: dict[str, Any] = {"next_check": None, "decided": None}
+        waits = False
         if half.state is HalfState.PENDING:
-            due["next_check"] = max(half.due - now, 0) // 1000
+            waits = half.due <= now and not self._broker.half.producers.count(half.vhost, half.group)
+            due["next_check"] = None if waits else max(half.due - now, 0) // 1000
         elif half.state.decided:
             due["decided"] = (now - half.due) // 1000
         return {
@@ -112,6 +124,7 @@ class HalfAdmin:
             "seconds": (now - half.born) // 1000,
             "checks": half.checks,
             **due,
+            "waits_for_producer": waits,
             "user": half.user,
             "producer": half.label,
             "queue": half.queue.name if half.queue is not None else None,

@@ -15,13 +15,17 @@ from escrowmq.text import printable
 
 STATES = ("pending", "parked", "committed", "rolled_back")
 _COLUMNS = ("transaction", "state", "topic", "group", "message_id", "seconds", "checks", "next_check")
+_WAITS = "waits for a producer"
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the message.")
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group(cls=CommandGroup)
 def half() -> None:
-    """Show the half messages of a running broker, and decide those that no producer decides.
+    """Show half messages, and decide those that no producer decides.
+
+    TRANSACTION is the transaction id that `escrowmq half list` shows, or the id that a RocketMQ client has got for the
+    transaction, which is the message id.
 
     A half message is delivered when its producer commits it. A pending one is checked: the broker asks producers of its
     group, several times. If nobody decides it, it is parked, and a producer can no longer decide it. Resume it to have
@@ -49,13 +53,17 @@ def half() -> None:
 def list_half_messages(
     data_dir: Path, as_json: bool, states: tuple[str, ...], vhost: str, topic: str, older_than: int
 ) -> None:
-    """List half messages in the order of their arrival, with their outcomes as long as these are known.
+    """List half messages in the order of their arrival.
 
-    `seconds` is the age, `next_check` the time until the next check, and `checks` the number of checks that reached a
-    producer.
+    Outcomes are listed as long as they are known. `seconds` is the age, `next_check` the time until the next check, and
+    `checks` the number of checks that reached a producer. A message that is due waits if no producer of its group is
+    connected.
     """
     found = ask(data_dir, "half.list", vhost=vhost, topic=topic, states=list(states))
-    show([row for row in found if row["seconds"] >= older_than], _COLUMNS, as_json=as_json)
+    rows = [row for row in found if row["seconds"] >= older_than]
+    if not as_json:
+        rows = [row | {"next_check": _WAITS} if row["waits_for_producer"] else row for row in rows]
+    show(rows, _COLUMNS, as_json=as_json)
 
 
 @half.command("show")
@@ -65,7 +73,7 @@ def list_half_messages(
 @_vhost_option
 @asks
 def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: str) -> None:
-    """Show the half message with the transaction id TRANSACTION."""
+    """Show the half message TRANSACTION."""
     row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
     if as_json:
         click.echo(json.dumps(row, indent=2))
@@ -81,6 +89,8 @@ def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: st
         ("age", f"{row['seconds']:,} s"),
         ("checks", str(row["checks"])),
     ]
+    if row["waits_for_producer"]:
+        lines.append(("next check", _WAITS))
     if row["next_check"] is not None:
         lines.append(("next check", f"in {row['next_check']:,} s"))
     if row["decided"] is not None:
@@ -101,7 +111,10 @@ def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: st
 @_vhost_option
 @asks
 def resume(data_dir: Path, transaction: str, vhost: str) -> None:
-    """Have the parked half message TRANSACTION checked again, from the first check on."""
+    """Have a parked half message checked again.
+
+    Its checks begin with the first one.
+    """
     _change(data_dir, "resume", transaction, vhost)
 
 
@@ -112,7 +125,7 @@ def resume(data_dir: Path, transaction: str, vhost: str) -> None:
 @_yes_option
 @asks
 def commit(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
-    """Deliver the half message TRANSACTION, whatever its producer decides."""
+    """Deliver a half message, whatever its producer decides."""
     _decide(data_dir, "commit", transaction, vhost, yes=yes)
 
 
@@ -123,7 +136,10 @@ def commit(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
 @_yes_option
 @asks
 def drop(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
-    """Drop the half message TRANSACTION, whatever its producer decides. It is never delivered."""
+    """Drop a half message, whatever its producer decides.
+
+    It is never delivered.
+    """
     _decide(data_dir, "drop", transaction, vhost, yes=yes)
 
 

@@ -65,7 +65,7 @@ COMMANDS: dict[str, Mount] = {
     "half": Mount(
         "escrowmq.cli.half",
         "half",
-        "Show the half messages of a running broker, and decide those that no producer decides.",
+        "Show half messages, and decide those that no producer decides.",
     ),
     "progress": Mount(
         "escrowmq.cli.progress",

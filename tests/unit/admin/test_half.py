@@ -27,7 +27,8 @@ class Bench:
         self.half = self.server.broker.half
         self.half.options.check = CheckOptions(100, 100, 1)
         self.queue = self.server.broker.directory.vhost("/").queue("q")
-        self.half.producers.join("/", "shop", AskedProducer("client-1", "guest"))
+        self.producer = AskedProducer("client-1", "guest")
+        self.half.producers.join("/", "shop", self.producer)
         self.ids = [self.store("a")]
         self.after(100)
         self.after(100)
@@ -36,9 +37,9 @@ class Bench:
         self.ids.append(self.store("c"))
         self.admin = HalfAdmin(FakeProcess(self.server), Pieces())
 
-    def store(self, ident: str) -> str:
-        envelope = Envelope("orders", "k", durable=True)
-        stored = self.half.store("/", "orders", ident, envelope, b"body", self.queue, group="shop", user="guest")
+    def store(self, ident: str, topic: str = "orders") -> str:
+        envelope = Envelope(topic, "k", durable=True)
+        stored = self.half.store("/", topic, ident, envelope, b"body", self.queue, group="shop", user="guest")
         self.server.end_turn()
         self.server.run_disk()
         return stored.transaction_id
@@ -72,6 +73,7 @@ def test_half_messages_and_their_outcomes_are_listed() -> None:
         "checks": 1,
         "next_check": None,
         "decided": None,
+        "waits_for_producer": False,
         "user": "guest",
         "producer": "",
         "queue": "q",
@@ -110,6 +112,28 @@ def test_a_decided_message_is_not_decided_otherwise() -> None:
     bench = Bench()
     with pytest.raises(BrokerError, match="which is committed"):
         bench.do("half.drop", vhost="/", transaction=bench.ids[1])
+
+
+@pytest.mark.rule("HALF-6")
+def test_a_message_id_names_a_half_message_as_its_transaction_id_does() -> None:
+    bench = Bench()
+    assert bench.do("half.show", vhost="/", transaction="c")["transaction"] == bench.ids[2]
+    assert bench.do("half.drop", vhost="/", transaction="a")["state"] == "rolled_back"
+    bench.store("c", topic="other")
+    with pytest.raises(OperationRefused, match=f"use one of the transaction ids {bench.ids[2]}, "):
+        bench.do("half.commit", vhost="/", transaction="c")
+    assert bench.states()["c"] == "pending"
+
+
+def test_a_due_message_without_a_producer_waits_for_one() -> None:
+    bench = Bench()
+    row = bench.do("half.show", vhost="/", transaction="c")
+    assert (row["next_check"], row["waits_for_producer"]) == (0, False)
+    bench.half.producers.leave(bench.producer)
+    assert not bench.do("half.show", vhost="/", transaction="c")["waits_for_producer"]
+    bench.after(100)
+    row = bench.do("half.show", vhost="/", transaction="c")
+    assert (row["next_check"], row["waits_for_producer"]) == (None, True)
 
 
 def test_an_unknown_transaction_is_refused() -> None:

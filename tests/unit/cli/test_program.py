@@ -35,6 +35,15 @@ def command(name: str) -> click.Command:
     return found
 
 
+@pytest.mark.parametrize("name", ["topic", "group", "half"])
+def test_the_help_of_a_group_lists_whole_sentences_and_begins_with_list(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
+    commands = out.partition("Commands:\n")[2].splitlines()
+    assert code == 0
+    assert commands[0].split()[0] == "list"
+    assert not [line for line in commands if line.endswith("...")]
+
+
 def leaves(name: str, found: click.Command) -> list[tuple[str, click.Command]]:
     """Return the command, and all below it."""
     below = found.commands.items() if isinstance(found, click.Group) else ()

@@ -35,6 +35,10 @@ class HalfLedger:
         ids = self._ids.get(topic)
         return 0 if ids is None else ids.get(ident, 0)
 
+    def numbers(self, ident: str) -> list[int]:
+        """Return the numbers of the half messages with this id, at most one of each topic."""
+        return [ids[ident] for ids in self._ids.values() if ident in ids]
+
     def add(self, number: int, ident: str, born: int, due: int, origin: HalfOrigin) -> None:
         """Add a pending half message."""
         self.rows.add(number, ident, born, due, origin.number)

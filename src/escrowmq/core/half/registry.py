@@ -286,6 +286,12 @@ class HalfMessages:
         number = 0 if queue is None else queue.ledger.number(topic, message_id)
         return self.at(vhost, number) if number else None
 
+    def with_message_id(self, vhost: str, message_id: str) -> list[HalfMessage]:
+        """Return the half messages with this message id, at most one of each topic."""
+        queue = self.queue(vhost)
+        numbers = [] if queue is None else queue.ledger.numbers(message_id)
+        return [half for number in numbers if (half := self.at(vhost, number)) is not None]
+
     def some(self, vhost: str, above: int, most: int) -> list[HalfMessage]:
         """Return the next half messages in order of their numbers, which are greater than `above`: at most `most`."""
         return list(islice(self.each(vhost, above), most))

@@ -21,6 +21,12 @@ def test_a_half_message_is_found_by_topic_and_message_id() -> None:
     assert (made.number("t", "b"), made.number("t", "c"), made.number("other", "b")) == (2, 0, 0)
 
 
+def test_half_messages_of_several_topics_are_found_by_a_message_id() -> None:
+    made = ledger("a", "b")
+    made.add(3, "b", 10, 20, made.origins.of(KEY._replace(topic="other")))
+    assert (made.numbers("b"), made.numbers("a"), made.numbers("c")) == ([2, 3], [1], [])
+
+
 def test_decided_half_messages_are_found_until_they_are_forgotten() -> None:
     made = ledger("a")
     made.set(1, HalfState.COMMITTED, 30, 0)
