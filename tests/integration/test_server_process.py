@@ -151,7 +151,7 @@ def test_a_port_in_use_is_refused_with_its_name(tmp_path: Path) -> None:
         assert code == 1
         assert error == (
             f"escrowmq: cannot listen on {address}: Address already in use; stop the program that listens there, "
-            "or choose another port (--listen, or [listen] in the file)\n"
+            "or choose another port (--listen, or listen.address in the file)\n"
         )
         assert not (tmp_path / "other").exists()
 

@@ -56,15 +56,19 @@ def bind_all(section: ListenSection) -> list[Bound]:
 
 ROCKETMQ_SCHEMES: Final = ("rocketmq", "rocketmq+broker", "rocketmq+grpc")
 """The schemes of the name server, the broker and the endpoint for gRPC, in URLs of listeners."""
-_ROCKETMQ_ADDRESSES: Final = ("name_server_address", "broker_address", "grpc_address")
 
 
 def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
     """Bind the addresses for clients of RocketMQ. Raises OSError as `bind` does."""
+    addresses = {
+        "name_server_address": section.name_server_address,
+        "broker_address": section.broker_address,
+        "grpc_address": section.grpc_address,
+    }
     bound: list[Bound] = []
     try:
-        for scheme, key in zip(ROCKETMQ_SCHEMES, _ROCKETMQ_ADDRESSES, strict=True):
-            address, setting = getattr(section, key), f"rocketmq.{key} in the file"
+        for scheme, (key, address) in zip(ROCKETMQ_SCHEMES, addresses.items(), strict=True):
+            setting = f"rocketmq.{key} in the file"
             bound.append(Bound(scheme, address.host, bind(address.host, address.port, setting), setting))
     except OSError:
         for each in bound:
