@@ -27,6 +27,7 @@ from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
 from escrowmq.journal.errors import JournalFailed
+from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
 from escrowmq.wire.amqp091.channel import Channel
@@ -64,6 +65,14 @@ def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> No
         _write_through(self, name, offset, *parts)
     except OSError:
         self.sync(name)
+
+
+def repaired_by_one_sync(storage: Storage, file: JournalFile, frame: Frame) -> None:
+    """Write the last frame once more, and leave its sync to that of the footer."""
+    offset = file.offset_of(frame.lsn)
+    data = storage.read(file.name, offset, frame.end_lsn - frame.lsn)
+    storage.write(file.name, offset, data)
+    storage.truncate(file.name, offset + len(data))
 
 
 def taken_before_loaded(self: Fifo, share: int = 0) -> None:
@@ -154,6 +163,7 @@ PLANTED: Final[dict[str, tuple[object, str, object]]] = {
     "answer before the sync": (Connection, "put", answer_before_sync),
     "no CRC check": (fmt, "body_is_whole", no_crc_check),
     "no truncation of a torn tail": (journal, "examine", no_truncation),
+    "a footer before the sync of the frames": (recovery, "_rewrite", repaired_by_one_sync),
     "retry after a failed sync": (MemoryStorage, "write_through", retry_sync),
     "a commit written as two records": (Decision, "_write", two_records),
     "ack record lost": (settlement, "encode_settle", ack_record_lost),

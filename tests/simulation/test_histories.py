@@ -74,7 +74,7 @@ NEVER_MISSING = {
 @pytest.mark.slow
 @pytest.mark.rule("TX-2", "TX-3", "TX-5", "TX-7", "TX-8", "TX-10", "TX-11")
 @pytest.mark.rule("ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-5", "ORD-6")
-@pytest.mark.rule("EXC-1", "EXC-2", "EXC-3", "DUR-1", "DUR-2", "DUR-3")
+@pytest.mark.rule("EXC-1", "EXC-2", "EXC-3", "DUR-1", "DUR-2", "DUR-3", "DUR-4", "DUR-5")
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_histories_by_seed_break_no_rule(first: int) -> None:
     for seed in range(first, first + 20):
