@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,13 +38,13 @@ def names(source: str) -> list[str]:
 
 
 class Scenarios:
-    """One Java virtual machine, which compiles the scenarios once and runs those that it is asked for."""
+    """One Java virtual machine, which compiles the scenarios once and runs those that it is asked for (Runner.java)."""
 
     def __init__(self, source: str, folder: str, errors: Path) -> None:
         self._errors = errors
         with errors.open("wb") as stderr:
             self._process = subprocess.Popen(
-                ["java", "-cp", str(jars(folder) / "*"), str(JAVA / source)],
+                ["java", "-cp", str(jars(folder) / "*"), str(JAVA / "Runner.java"), str(JAVA / source)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -54,13 +55,18 @@ class Scenarios:
         """Run one scenario on the broker's port, or on another one. Raises AssertionError with its stack trace if it
         fails.
         """
+        self.call(name, broker.port if port is None else port)
+
+    def call(self, name: str, port: int, *arguments: str) -> str:
+        """Run one scenario with arguments, and return the text that it returns. Raises AssertionError as `run` does."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         before = self._errors.stat().st_size
-        self._process.stdin.write(f"{name} {broker.port if port is None else port}\n")
+        self._process.stdin.write("\t".join((name, str(port), *arguments)) + "\n")
         self._process.stdin.flush()
         result = self._process.stdout.readline()
-        assert result == f"{name} ok\n", f"{result}{self._errors.read_bytes()[before:].decode()}"
+        assert result.startswith(f"{name} ok"), f"{result}{self._errors.read_bytes()[before:].decode()}"
+        return b64decode(result.removeprefix(f"{name} ok")).decode()
 
     def close(self) -> None:
         assert self._process.stdin is not None

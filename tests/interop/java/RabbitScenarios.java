@@ -11,24 +11,19 @@ import com.rabbitmq.client.amqp.Resource;
 import com.rabbitmq.client.amqp.impl.AmqpEnvironmentBuilder;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
-import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Scanner;
 import java.util.UUID;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/**
- * Scenarios of RabbitMQ's AMQP 1.0 client. `java -cp 'LIB/*' RabbitScenarios.java` reads lines `NAME PORT` from its
- * input, and prints `NAME ok` or `NAME failed: REASON` for each.
- */
+/** Scenarios of RabbitMQ's AMQP 1.0 client, for `Runner`. */
 public class RabbitScenarios {
     /** A scenario that needs nothing but a running broker. */
     @Retention(RetentionPolicy.RUNTIME)
@@ -44,33 +39,10 @@ public class RabbitScenarios {
     private static final long PATIENCE_MS = 30_000;
 
     private static int port;
-    private static Environment environment;
+    private static final Environment environment = new AmqpEnvironmentBuilder().build();
     private static Connection surviving;
     private static Publisher publisher;
     private static BlockingQueue<Received> survivingInbox;
-
-    public static void main(String[] arguments) {
-        environment = new AmqpEnvironmentBuilder().build();
-        Scanner lines = new Scanner(System.in);
-        while (lines.hasNext()) {
-            run(lines.next(), lines.next());
-        }
-        System.exit(0);
-    }
-
-    private static void run(String name, String brokersPort) {
-        port = Integer.parseInt(brokersPort);
-        String result = "ok";
-        try {
-            RabbitScenarios.class.getDeclaredMethod(name).invoke(null);
-        } catch (InvocationTargetException wrapper) {
-            wrapper.getCause().printStackTrace();
-            result = "failed: " + String.valueOf(wrapper.getCause()).replaceAll("\\s+", " ");
-        } catch (ReflectiveOperationException error) {
-            result = "failed: there is no such scenario";
-        }
-        System.out.println(name + " " + result);
-    }
 
     private static Connection connect() {
         return environment

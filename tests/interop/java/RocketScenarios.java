@@ -1,12 +1,12 @@
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
-import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Objects;
-import java.util.Scanner;
 import java.util.TreeSet;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -25,11 +25,10 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/**
- * Scenarios of RocketMQ's classic client. `java -cp 'LIB/*' RocketScenarios.java` reads lines `NAME PORT` from its input,
- * where PORT is that of the name server, and prints `NAME ok` or `NAME failed: REASON` for each.
- */
+/** Scenarios of RocketMQ's classic client, for `Runner`. The port is that of the name server. */
 public class RocketScenarios {
     /** A scenario that needs nothing but a running broker. */
     @Retention(RetentionPolicy.RUNTIME)
@@ -42,32 +41,11 @@ public class RocketScenarios {
     private static final long PATIENCE_MS = 60_000;
 
     private static int port;
+    private static RPCHook hook; // signs requests with an access key
     private static TransactionMQProducer survivingProducer;
     private static Decider survivingDecider;
     private static DefaultMQPushConsumer survivingConsumer;
     private static final List<String> survivingInbox = new ArrayList<>();
-
-    public static void main(String[] arguments) {
-        Scanner lines = new Scanner(System.in);
-        while (lines.hasNext()) {
-            run(lines.next(), lines.next());
-        }
-        System.exit(0);
-    }
-
-    private static void run(String name, String nameServersPort) {
-        port = Integer.parseInt(nameServersPort);
-        String result = "ok";
-        try {
-            RocketScenarios.class.getDeclaredMethod(name).invoke(null);
-        } catch (InvocationTargetException wrapper) {
-            wrapper.getCause().printStackTrace();
-            result = "failed: " + String.valueOf(wrapper.getCause()).replaceAll("\\s+", " ");
-        } catch (ReflectiveOperationException error) {
-            result = "failed: there is no such scenario";
-        }
-        System.out.println(name + " " + result);
-    }
 
     /** Decides transactions as their bodies say: commit, rollback, or unknown and then commit or rollback at a check. */
     private static class Decider implements TransactionListener {
@@ -446,6 +424,22 @@ public class RocketScenarios {
         equal(decider.checks.get("unknown then commit"), 1);
         consumer.shutdown();
         producer.shutdown();
+    }
+
+    // ---- mqadmin
+
+    /** Runs one command of mqadmin, which gets the addresses by itself, and returns everything that it prints. */
+    static String mqadmin(String[] command) throws Exception {
+        PrintStream output = System.out;
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        System.setOut(capture);
+        try {
+            MQAdminStartup.main0(command, hook);
+        } finally {
+            System.setOut(output);
+        }
+        return printed.toString(StandardCharsets.UTF_8);
     }
 
     // ---- through a kill of the broker

@@ -2,21 +2,15 @@ import jakarta.jms.*;
 import jakarta.jms.Queue;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
-import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
 import java.util.Enumeration;
 import java.util.List;
 import java.util.Objects;
-import java.util.Scanner;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
-/**
- * Scenarios of Qpid JMS. `java -cp 'LIB/*' Scenarios.java NAME PORT` prints `NAME ok` or `NAME failed: REASON`. Without
- * arguments it reads lines `NAME PORT` from its input, and prints such a line for each, so that one virtual machine
- * serves many tests. Names of queues and topics begin with `jms.`.
- */
+/** Scenarios of Qpid JMS, for `Runner`. Names of queues and topics begin with `jms.`. */
 public class Scenarios {
     /** A scenario that needs nothing but a running broker. */
     @Retention(RetentionPolicy.RUNTIME)
@@ -38,34 +32,8 @@ public class Scenarios {
     private static final int MODIFIED_FAILED = 4;
     private static final int MODIFIED_FAILED_UNDELIVERABLE = 5;
 
-    private static String port;
+    private static int port;
     private static Connection surviving;
-
-    public static void main(String[] arguments) {
-        if (arguments.length > 0) {
-            run(arguments[0], arguments[1]);
-        } else {
-            Scanner lines = new Scanner(System.in);
-            while (lines.hasNext()) {
-                run(lines.next(), lines.next());
-            }
-        }
-        System.exit(0);
-    }
-
-    private static void run(String name, String brokersPort) {
-        port = brokersPort;
-        String result = "ok";
-        try {
-            Scenarios.class.getDeclaredMethod(name).invoke(null);
-        } catch (InvocationTargetException wrapper) {
-            wrapper.getCause().printStackTrace();
-            result = "failed: " + String.valueOf(wrapper.getCause()).replaceAll("\\s+", " ");
-        } catch (ReflectiveOperationException error) {
-            result = "failed: there is no such scenario";
-        }
-        System.out.println(name + " " + result);
-    }
 
     private static JmsConnectionFactory factory(String options) {
         String common = "?jms.username=guest&jms.password=guest&jms.requestTimeout=20000&jms.connectTimeout=20000";
