@@ -78,6 +78,16 @@ def test_held_read_in_blocks_and_settled(escrow: Escrow, queue: str) -> None:
     assert queue in escrow.queues()
 
 
+def test_the_streams_of_a_topic_are_named(escrow: Escrow, channel: Channel) -> None:
+    for partitions in (2, 3):
+        arguments = {"x-partitions": partitions}
+        channel.exchange_declare("topic", "x-partitioned", durable=True, arguments=arguments)
+        streams = escrow.streams("topic")
+        assert streams == [f"topic-{i}" for i in range(partitions)]
+        assert {state.kind for state in escrow.describe(*streams)} == {"stream"}
+    assert escrow.streams("none") == []
+
+
 def test_a_refusal_costs_nothing_but_its_channel(escrow: Escrow, queue: str) -> None:
     with pytest.raises(mq.NotFound, match="no queue 'none'"):
         escrow.describe("none")

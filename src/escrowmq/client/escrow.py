@@ -94,6 +94,11 @@ class Escrow:
             found += some
         return found
 
+    def streams(self, topic: str) -> list[str]:
+        """Return the names of a topic's streams, in the order of its partitions; none if there is no such topic."""
+        count = self._rpc(spec.EscrowPartitions(topic)).count
+        return [f"{topic}-{partition}" for partition in range(count)]
+
     def describe(self, *queues: str) -> list[QueueState]:
         """Return the state of each queue. The requests are pipelined."""
         channel = self._channel()

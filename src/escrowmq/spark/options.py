@@ -40,6 +40,8 @@ _SINK: Final = (*_CONNECTION, "exchange", "queue", "routingKey", "txn.version")
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
 """Options that Spark itself adds to ours."""
 
+_STREAM_OF_TOPIC: Final = re.compile(r"(.+)-\d+", re.DOTALL)
+
 Positions = str | dict[str, int]
 """`earliest`, `latest`, or a position for each queue."""
 
@@ -141,10 +143,12 @@ class SourceOptions:
         options = Options(given, _SOURCE, "source")
         names, pattern = options.text("subscribe"), options.text("subscribePattern")
         if (names is None) == (pattern is None):
-            raise OptionError("set exactly one of the options subscribe (queues, comma-separated) and subscribePattern")
+            raise OptionError(
+                "set exactly one of the options subscribe (queues and topics, comma-separated) and subscribePattern"
+            )
         queues = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
         if names is not None and not queues:
-            raise OptionError("option subscribe names no queue")
+            raise OptionError("option subscribe names no queue and no topic")
         if any(len(name.encode()) > SHORT for name in queues):
             raise OptionError(f"option subscribe: a queue's name may have at most {SHORT} bytes")
         if pattern is not None:
@@ -157,7 +161,8 @@ class SourceOptions:
             options.positions("endingPosition", "latest"),
         )
         for name, positions in (("startingPosition", starting), ("endingPosition", ending)):
-            others = sorted(positions.keys() - set(queues)) if queues and isinstance(positions, dict) else []
+            named = positions.keys() if queues and isinstance(positions, dict) else ()
+            others = sorted(each for each in named if each not in queues and _topic_of(each) not in queues)
             if others:
                 raise OptionError(f"option {name} has a position for {others[0]!r}, which is not in option subscribe")
         return cls(
@@ -176,6 +181,12 @@ class SourceOptions:
             sink_id=options.text("txn.sink_id"),
             seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
         )
+
+
+def _topic_of(name: str) -> str | None:
+    """Return the topic to which a stream of this name would belong."""
+    found = _STREAM_OF_TOPIC.fullmatch(name)
+    return found[1] if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Find a source's queues, inspect them, and reserve their messages for the group."""
+"""Find a source's queues and the streams of its topics, inspect them, and reserve their messages for the group."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from escrowmq.client import NotFound
 from escrowmq.client.escrow import Escrow, HoldState, QueueState
 from escrowmq.spark.errors import DataLossError, OptionError
 from escrowmq.spark.options import Positions, SourceOptions
@@ -28,27 +29,55 @@ class Queues:
         self.kinds: dict[str, str] = {}
         self.streams: dict[str, int] = {}
         self._ends: dict[str, int] = {}
+        self._topics: set[str] = set()
 
     def names(self, broker: Escrow) -> list[str]:
-        """Return the names of the subscribed queues, sorted."""
+        """Return the names of the subscribed queues, sorted. A topic is replaced by the streams that it has now."""
         if self._pattern is None:
-            return sorted(self._options.queues)
+            return sorted({name for given in self._options.queues for name in self._resolved(broker, given)})
         found = sorted(name for name in broker.queues() if self._pattern.fullmatch(name))
         if not found:
             _log.warning("option subscribePattern: no queue matches %r", self._options.pattern)
         return found
 
+    def _resolved(self, broker: Escrow, given: str) -> list[str]:
+        """Return the queue that a name of option subscribe means, or else the streams of the topic that it means.
+
+        The streams of a topic are requested each time, because it may have grown.
+        """
+        if given not in self.kinds and given not in self._topics:
+            try:
+                self.learn({given: broker.describe(given)[0]})
+            except NotFound:
+                self._topics.add(given)
+        if given in self.kinds:
+            return [given]
+        return broker.streams(given) or [given]  # if there is neither, it will be reported as a missing queue
+
     def states(self, broker: Escrow) -> dict[str, QueueState]:
         """Return the state of each subscribed queue.
 
         Raises:
-            NotFound: a queue of option subscribe does not exist.
-            OptionError: a classic queue is read without a group.
+            NotFound: option subscribe has the name of neither a queue nor a topic.
+            OptionError: a classic queue is read without a group, or a position is given for a stream that its topic
+                does not have.
         """
         names = self.names(broker)
         found = dict(zip(names, broker.describe(*names), strict=True))
         self.learn(found)
+        if self._pattern is None:
+            self._check_positions(found)
         return found
+
+    def _check_positions(self, found: dict[str, QueueState]) -> None:
+        options = self._options
+        for option, positions in (("startingPosition", options.starting), ("endingPosition", options.ending)):
+            others = sorted(positions.keys() - found.keys()) if isinstance(positions, dict) else []
+            if others:
+                raise OptionError(
+                    f"option {option} has a position for {others[0]!r}, which is not one of the queues read: "
+                    f"{', '.join(found)}"
+                )
 
     def learn(self, found: dict[str, QueueState]) -> None:
         """Cache the kinds of queues and the IDs of streams.

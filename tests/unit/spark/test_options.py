@@ -61,7 +61,7 @@ def test_options_of_a_source_are_case_insensitive() -> None:
     [
         ({}, "set exactly one of the options subscribe"),
         ({"subscribe": "a", "subscribePattern": "b"}, "set exactly one of the options subscribe"),
-        ({"subscribe": " , "}, "names no queue"),
+        ({"subscribe": " , "}, "names no queue and no topic"),
         ({"subscribePattern": "("}, "is not a valid regular expression"),
         ({"subscribe": "a", "topic": "b"}, "unknown option of the source: topic; valid options: connection, url,"),
         ({"subscribe": "a", "queue": "b"}, "unknown option of the source: queue"),
@@ -77,6 +77,10 @@ def test_options_of_a_source_are_case_insensitive() -> None:
             {"subscribe": "a", "startingPosition": '{"a": 1, "b": 2}'},
             "has a position for 'b', which is not in option subscribe",
         ),
+        (
+            {"subscribe": "a", "startingPosition": '{"b-1": 2}'},
+            "has a position for 'b-1', which is not in option subscribe",
+        ),
         ({"subscribe": "a", "group": "g" * 256}, "group may have at most 255 bytes"),
         ({"subscribe": "a," + "ü" * 128}, "a queue's name may have at most 255 bytes"),
     ],
@@ -86,6 +90,10 @@ def test_invalid_options_of_a_source_are_refused(given: dict[str, str], text: st
         SourceOptions.of(given)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_position_may_be_that_of_a_stream_of_a_topic() -> None:
+    assert SourceOptions.of({"subscribe": "a", "startingPosition": '{"a-10": 2}'}).starting == {"a-10": 2}
 
 
 def test_options_of_a_sink_are_parsed() -> None:

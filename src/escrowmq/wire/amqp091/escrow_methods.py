@@ -157,6 +157,13 @@ def list_(channel: Channel, method: spec.EscrowList) -> Iterator[None]:
     channel.send(spec.EscrowListOk({"name": found}))
 
 
+def partitions(channel: Channel, method: spec.EscrowPartitions) -> None:
+    """Report how many partitions a topic has, 0 if there is no such topic. Partition i is the stream `TOPIC-i`."""
+    channel.door.check(Operation.DESCRIBE_TOPIC, exchange=method.topic)
+    topic = channel.broker.topics.find(channel.vhost, method.topic)
+    channel.send(spec.EscrowPartitionsOk(0 if topic is None else len(topic.streams)))
+
+
 def _held(channel: Channel, name: str, group: str, operation: Operation) -> Queue:
     queue = _of_group(channel, name, group, operation)
     if not group:
@@ -182,4 +189,5 @@ HANDLERS: Final[dict[int, Handler]] = {
     spec.EscrowDecide.INDEX: on_channel(decide),
     spec.EscrowProgress.INDEX: progress,
     spec.EscrowList.INDEX: list_,
+    spec.EscrowPartitions.INDEX: partitions,
 }

@@ -4064,6 +4064,79 @@ class EscrowListOk(Method):
         return cls(queues)
 
 
+class EscrowPartitions(Method):
+    """escrow.partitions (240, 90): client to server."""
+
+    __slots__ = ("topic",)
+
+    CLASS_ID = 240
+    METHOD_ID = 90
+    INDEX = 0x00F0005A
+    NAME = "escrow.partitions"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("topic", "shortstr"),)
+
+    def __init__(self, topic: str = "") -> None:
+        self.topic = topic
+
+    def encode(self) -> bytes:
+        topic = self.topic.encode()
+        try:
+            return _HHB.pack(240, 90, len(topic)) + topic
+        except struct.error as error:
+            raise ValueError(f"escrow.partitions: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            topic = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.partitions: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.partitions: arguments do not fill the frame")
+        return cls(topic)
+
+
+class EscrowPartitionsOk(Method):
+    """escrow.partitions-ok (240, 91): server to client."""
+
+    __slots__ = ("count",)
+
+    CLASS_ID = 240
+    METHOD_ID = 91
+    INDEX = 0x00F0005B
+    NAME = "escrow.partitions-ok"
+    HAS_CONTENT = False
+    SYNCHRONOUS = True
+    TO_SERVER = False
+    TO_CLIENT = True
+    FIELDS = (("count", "long"),)
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def encode(self) -> bytes:
+        try:
+            return _HHI.pack(240, 91, self.count)
+        except struct.error as error:
+            raise ValueError(f"escrow.partitions-ok: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            (count,) = _I.unpack_from(payload, at)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.partitions-ok: {error}") from None
+        if at + 4 != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.partitions-ok: arguments do not fill the frame")
+        return cls(count)
+
+
 METHODS: Final[dict[int, type[Method]]] = {
     ConnectionStart.INDEX: ConnectionStart,
     ConnectionStartOk.INDEX: ConnectionStartOk,
@@ -4165,5 +4238,7 @@ METHODS: Final[dict[int, type[Method]]] = {
     EscrowProgressOk.INDEX: EscrowProgressOk,
     EscrowList.INDEX: EscrowList,
     EscrowListOk.INDEX: EscrowListOk,
+    EscrowPartitions.INDEX: EscrowPartitions,
+    EscrowPartitionsOk.INDEX: EscrowPartitionsOk,
 }
 """All methods by `INDEX`."""

@@ -136,6 +136,14 @@ class TestStreams:
         assert (answer.kind, answer.next, answer.ready) == ("classic", 7, 6)
 
 
+def test_the_partitions_of_a_topic_are_counted() -> None:
+    _, client = pair()
+    topic = spec.ExchangeDeclare("t", "x-partitioned", durable=True, arguments={"x-partitions": 3})
+    client.call(1, topic, spec.ExchangeDeclareOk)
+    counts = [client.call(1, spec.EscrowPartitions(name), spec.EscrowPartitionsOk).count for name in ("t", "none", "")]
+    assert counts == [3, 0, 0]
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         "method",

@@ -21,7 +21,6 @@ OF_OTHER_PROTOCOLS = {
     Operation.LIST_BINDINGS,
     Operation.DECLARE_TOPIC,
     Operation.DELETE_TOPIC,
-    Operation.DESCRIBE_TOPIC,
     Operation.DECLARE_GROUP,
     Operation.DELETE_GROUP,
     Operation.DESCRIBE_GROUP,
