@@ -87,6 +87,12 @@ def sends(config: ClientConfiguration) -> Any:
     return len(found)
 
 
+def reads(config: ClientConfiguration) -> Any:
+    """Return the messages in the topic that another client has filled."""
+    found = consume(config, "normal", "readers", 4)
+    return sorted([each.body.decode(), each.message_id, each.tag, each.properties.get("shop")] for each in found)
+
+
 def order(config: ClientConfiguration) -> Any:
     """Messages of one group are in order."""
     producer = Producer(config, ("fifo",))
@@ -195,7 +201,7 @@ def is_refused(config: ClientConfiguration) -> Any:
     return False
 
 
-SCENARIOS = (is_refused, sends, order, delay, push, transactions, before_a_kill, after_a_kill, nothing_more)
+SCENARIOS = (is_refused, sends, reads, order, delay, push, transactions, before_a_kill, after_a_kill, nothing_more)
 
 
 def main() -> None:
