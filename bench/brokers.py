@@ -243,10 +243,13 @@ class EscrowMQ(Broker):
     program: tuple[str, ...] = ("escrowmq",)
     """The module to run, and the arguments before the command."""
 
+    def _arguments(self) -> tuple[str, ...]:
+        """Return the command and its options."""
+        return ("serve", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
+
     def _launch(self, log: IO[str]) -> None:
-        serve = ("serve", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *self.program, *serve],
+            [sys.executable, "-m", *self.program, *self._arguments()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

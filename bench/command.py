@@ -105,7 +105,9 @@ class Bench:
         directory = self._directory / scenario.name / name
         shutil.rmtree(directory, ignore_errors=True)
         kind = self._kinds[name]
-        broker = TimedEscrowMQ(directory) if scenario.timed and kind is EscrowMQ else kind(directory)
+        if kind is EscrowMQ:
+            kind = TimedEscrowMQ if scenario.timed else scenario.own
+        broker = kind(directory)
         self._running.append(broker)
         broker.start()
         return broker

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from bench.brokers import RABBITMQ, Broker
+from bench.brokers import RABBITMQ, Broker, EscrowMQ
 from bench.measure import MeasureError, Measurement, perf
 
 MB = 1_000_000
@@ -50,6 +50,8 @@ class Scenario(ABC):
     """The brokers that EscrowMQ is compared with."""
     alternations: int | None = None
     """The number of alternations, if the user cannot choose it."""
+    own: type[EscrowMQ] = EscrowMQ
+    """How EscrowMQ is started."""
     timed = False
     """Whether EscrowMQ runs in an event loop that records the longest turn."""
 

@@ -13,6 +13,7 @@ from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
 from bench.large_requests import LARGE_REQUESTS
 from bench.measure import MeasureError, Measurement
+from bench.models import Models
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
@@ -97,6 +98,7 @@ SCENARIOS: dict[str, Scenario] = {
         Rate("tx1", "persistent, tx of 1, each commit awaited", 1.2, "confirm"),
         Rate("tx1x64", "— on 64 channels at once", 3, "confirm"),
         Branches(),
+        Models(),
         Rate("fanout", "fanout to 10 queues, persistent, confirms (delivered)", 3),
         KeptQueues("random400", "persistent, confirms, to a random one of 400 queues", 8),
         KeptQueues("random10000", "— of 10,000 queues", 8),

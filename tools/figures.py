@@ -18,6 +18,9 @@ RESULTS: Final = ROOT / "bench" / "results" / "latest.json"
 BEGIN: Final = "<!-- figures: written by `make docs` from bench/results/latest.json; do not edit -->"
 END: Final = "<!-- end of figures -->"
 
+NO_RESULTS: Final = "No results are recorded yet; `make bench` measures the brokers and writes them."
+OWN: Final = "EscrowMQ"
+
 Rows = Mapping[tuple[str, str], str]
 """The titles of the figures that a page shows, by scenario and figure."""
 
@@ -26,6 +29,15 @@ Pairs = Mapping[str, tuple[str, str]]
 
 Neighbours = Mapping[str, str]
 """What another client does at the same time, by scenario."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of one scenario's figures, whose names are `SCENARIO.COLUMN.ROW`. Rows and columns have titles."""
+
+    scenario: str
+    columns: Mapping[str, str]
+    rows: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,8 @@ class Figures:
     """Shown after the rows, if any of them was measured."""
     links: Rows = field(default_factory=dict)
     """Rows of AMQP 1.0, which have other brokers. Shown at the end, if any of them was measured."""
+    grid: Grid | None = None
+    """Shown instead of rows, if it was measured."""
 
 
 _PAIRS: Final[Pairs] = {
@@ -131,6 +145,20 @@ _AUDIT: Final[Rows] = {
     ("audit", "audit.memory-twice"): "— memory, relative to half as many messages",
     ("audit", "audit.broker-share"): "rate of confirmed messages during an audit, relative to the rate without one",
 }
+_MODELS: Final = Grid(
+    "models",
+    {"tx": "`tx`, row first", "half": "half message", "xa": "XA", "link": "exactly-once link"},
+    {
+        "rate": "one user",
+        "many": "32 users at once",
+        "round-trips": "round trips to the broker, for one message of one user",
+        "syncs": "syncs of the broker, for one message of one user",
+        "syncs-many": "— of 32 users",
+        "cpu": "CPU time of the broker, for one message of one user",
+        "cpu-many": "— of 32 users",
+        "client-cpu": "CPU time of the client, for one message of one user",
+    },
+)
 _EXPLAINED: Final = (
     "Uniform messages are alike except for their bodies. Each varied message has its own size, message-id, "
     "correlation-id, timestamp and header table, as messages of most applications do."
@@ -141,6 +169,7 @@ PAGES: Final[dict[Path, Figures]] = {
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
     _GUIDES / "auditing.md": Figures(_AUDIT),
+    _GUIDES / "choosing-a-transaction.md": Figures({}, grid=_MODELS),
 }
 
 
@@ -226,6 +255,19 @@ def link_table(results: dict[str, Any], wanted: Rows) -> str:
     return "\n".join([*head, *rows])
 
 
+def grid_table(results: dict[str, Any], wanted: Grid) -> str:
+    """Format the medians of one scenario, one column for each variant; empty if it was not measured."""
+    found = results["scenarios"].get(wanted.scenario, {}).get("figures")
+    if found is None:
+        return ""
+    rows = []
+    for row, title in wanted.rows.items():
+        cells = [cell(found[f"{wanted.scenario}.{column}.{row}"], OWN) for column in wanted.columns]
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    head = [f"| | {' | '.join(wanted.columns.values())} |", f"|---|{'---:|' * len(wanted.columns)}"]
+    return "\n".join([*head, *rows])
+
+
 def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
     titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
@@ -233,6 +275,8 @@ def machines(results: dict[str, Any], wanted: Figures) -> str:
     titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
     for title, (uniform, varied) in wanted.pairs.items():
         titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
+    if wanted.grid is not None:
+        titles.append((wanted.grid.scenario, "the table"))
     rows: dict[str, list[str]] = {}
     for scenario, title in titles:
         if scenario in results["scenarios"]:
@@ -255,7 +299,10 @@ def place(facts: dict[str, Any]) -> str:
 def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     """Return the text between the marks."""
     if results is None:
-        return "No results are recorded yet; `make bench` measures the brokers and writes them."
+        return NO_RESULTS
+    if wanted.grid is not None:
+        found = grid_table(results, wanted.grid)
+        return f"{found}\n\n{machines(results, wanted)}" if found else NO_RESULTS
     more = (neighbour_table(results, wanted.neighbours), link_table(results, wanted.links))
     parts = [table(results, wanted.rows), *filter(None, more), machines(results, wanted)]
     if wanted.pairs:

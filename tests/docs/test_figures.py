@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench.neighbours import NEIGHBOURS
+from bench.scenarios import SCENARIOS
 from tests.unit.sources import ROOT
 from tools import figures
 from tools.figures import BEGIN, END, PAGES, Figures
@@ -94,6 +95,26 @@ def test_latencies_beside_other_clients_are_a_table_as_soon_as_one_was_measured(
     text = figures.figures({**RESULTS, "scenarios": scenarios}, README)
     assert "| | p99 | longest |\n|---|---:|---:|\n| commits 300,000 messages | 7.12 ms | 61 ms |" in text
     assert text.index("| commits 300,000") < text.index("Medians, on")
+
+
+def test_variants_of_one_scenario_are_the_columns_of_a_table() -> None:
+    wanted = figures.Figures({}, grid=figures.Grid("models", {"tx": "`tx`", "xa": "XA"}, {"rate": "one user"}))
+    assert figures.figures(RESULTS, wanted) == figures.NO_RESULTS
+    measured = {
+        f"models.{name}.rate": {"unit": "messages/s", "brokers": {"EscrowMQ": {"median": median}}, "ratio": None}
+        for name, median in (("tx", 400.0), ("xa", 99.0))
+    }
+    text = figures.figures({**RESULTS, "scenarios": {"models": {"figures": measured}}}, wanted)
+    assert text.startswith(
+        "| | `tx` | XA |\n|---|---:|---:|\n| one user | 400 messages/s | 99 messages/s |\n\nMedians, on"
+    )
+
+
+def test_every_figure_of_the_models_is_shown() -> None:
+    grid = PAGES[ROOT / "docs" / "guides" / "choosing-a-transaction.md"].grid
+    assert grid is not None
+    shown = {f"models.{column}.{row}" for column in grid.columns for row in grid.rows}
+    assert shown == {figure.name for figure in SCENARIOS["models"].figures}
 
 
 def test_every_scenario_of_neighbours_has_a_row() -> None:
