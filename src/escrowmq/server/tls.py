@@ -25,6 +25,8 @@ def server_context(tls: TlsSection) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
+    # Clients of gRPC insist that the server selects HTTP/2. Others offer nothing of this list, and go on without.
+    context.set_alpn_protocols(["h2"])
     for name, path in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
         if path is not None:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,23 @@ def test_the_context_follows_the_configuration(tmp_path: Path, verify: Any, mode
     )
     assert context.verify_mode == mode
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize(("offered", "selected"), [(["h2"], "h2"), (["http/1.1"], None), ([], None)])
+def test_http2_is_selected_if_the_client_offers_it(tmp_path: Path, offered: list[str], selected: str | None) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("localhost")
+    theirs = ssl.create_default_context(cafile=str(authority.path))
+    if offered:
+        theirs.set_alpn_protocols(offered)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = theirs.wrap_bio(down, up, server_hostname="localhost")
+    server = server_context(TlsSection(certificate=certificate, key=key)).wrap_bio(up, down, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.selected_alpn_protocol() == server.selected_alpn_protocol() == selected
+    assert client.version()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
