@@ -2,7 +2,7 @@
 
 A message that is due leaves the hidden queue and enters its queues by one record. It is routed at that time, as in
 RabbitMQ's plugin, so bindings that were made while it waited count. Its time to live begins then, too. If its exchange
-is gone, or nothing is bound for it, it is dropped.
+is gone, or nothing is bound for it, it is dropped. Before that time, its sender can recall it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import DEAD_LETTERED
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.delay import due_time
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.keys import with_own_keys
@@ -84,6 +85,12 @@ class Delays:
         decision.remove(queue, entries, Outcome.DUE)
         decision.apply()
 
+    def recall(self, queue: DelayedQueue, entry: Entry) -> int:
+        """Record that an entry, which has left `queue`, was recalled. Return the LSN that the answer waits for."""
+        decision = Decision(self._engine)
+        decision.remove(queue, [entry], Outcome.RECALLED)
+        return decision.apply()
+
     def _route(self, vhost: VirtualHost[Queue], envelope: Envelope, content: bytes) -> Sequence[Queue]:
         if envelope.exchange not in vhost.exchanges:
             return ()
@@ -133,6 +140,22 @@ class DelayedQueue(Queue):
             self._host.unavailable.suspend(self, error)
             return
         self._arm()
+
+    def find(self, position: int, due: int) -> Entry | None:
+        """Return the message at `position`, which is due at `due`, or None if it has left.
+
+        Raises UNAVAILABLE if it cannot be read from the log.
+        """
+        try:
+            return self.waiting.find(position, due)
+        except LogUnreadable as error:
+            raise BrokerError(Condition.UNAVAILABLE, f"the log cannot be read: {error}") from None
+
+    def recall(self, entry: Entry, due: int) -> int:
+        """Remove a message that `find` has found. Return the LSN that the answer waits for."""
+        self.waiting.take_out(entry.position, due)
+        self.change()
+        return self._delays.recall(self, entry)
 
     def _arm(self) -> None:
         """Set a deadline for the next message that is due, or continue in the next turn."""

@@ -151,7 +151,7 @@ class DueBuckets:
         while self._soon and self._soon[0][0] <= now and len(found) < most:
             _, first, count, key = self._soon[0]
             try:
-                some = self._load(self._buckets[key], first, min(count, PIECE))
+                some = self._load(self._buckets.get(key), first, min(count, PIECE))
             except LogUnreadable:
                 if not found:
                     raise
@@ -162,13 +162,38 @@ class DueBuckets:
             if count > PIECE:
                 heapq.heappush(self._soon, (due, first + PIECE, count - PIECE, key))
         for key, positions in gone.items():
-            self._buckets[key].take_out(sorted(positions))
-            self._count -= len(positions)
-            self._drop_empty(key)
+            if positions:
+                self._buckets[key].take_out(sorted(positions))
+                self._count -= len(positions)
+                self._drop_empty(key)
         return found
 
-    def _load(self, bucket: Backlog, first: int, count: int) -> list[Entry]:
+    def find(self, position: int, due: int) -> Entry | None:
+        """Return the message at `position`, which is due at `due`; None if it is not there. Raises LogUnreadable."""
+        holder = self._holder(position, due)
+        return None if holder is None else self._load(holder[1], position, 1)[0]
+
+    def take_out(self, position: int, due: int) -> None:
+        """Remove a message that `find` has found. A row of an open bucket may still cover its position."""
+        holder = self._holder(position, due)
+        if holder is not None:
+            key, bucket = holder
+            bucket.take_out([position])
+            self._count -= 1
+            self._drop_empty(key)
+
+    def _holder(self, position: int, due: int) -> tuple[_Key, Backlog] | None:
+        for later in (0, 1):
+            key = due // WIDTH_MS, later
+            bucket = self._buckets.get(key)
+            if bucket is not None and position in bucket:
+                return key, bucket
+        return ((0, 0), self._unsorted) if position in self._unsorted else None
+
+    def _load(self, bucket: Backlog | None, first: int, count: int) -> list[Entry]:
         entries: list[Entry] = []
+        if bucket is None:  # everything in it was taken out
+            return entries
         for reference in bucket.within(first, count):
             block = self._pager.load(reference)
             run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
@@ -202,7 +227,7 @@ class DueBuckets:
                 break
         if self._soon:
             _, first, _, key = self._soon[0]
-            self._load(self._buckets[key], first, 1)
+            self._load(self._buckets.get(key), first, 1)
         return None
 
     def level(self, envelope: Envelope) -> int:

@@ -37,6 +37,8 @@ class Outcome(IntEnum):
     """It was a half message, and went on to its queue."""
     ROLLED_BACK = 9
     """It was a half message, and was never delivered."""
+    RECALLED = 10
+    """It had been delayed, and its sender recalled it before it was due."""
 
 
 DEATH_REASONS: dict[Outcome, str] = {

@@ -133,6 +133,26 @@ def test_delayed_messages_survive_a_restart_and_arrive_once(site: Site, snapshot
 
 
 @pytest.mark.rule("DLY-2")
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_recalled_message_stays_recalled_after_a_restart(site: Site, snapshot: bool) -> None:
+    send(site, 90_000, b"kept", b"recalled", b"kept too")
+    due = site.broker.engine.now + 90_000
+    entry = hidden(site).find(2, due)
+    assert entry is not None
+    assert entry.content == b"recalled"
+    assert hidden(site).recall(entry, due) == site.broker.log.end_lsn
+    assert hidden(site).find(2, due) is None
+    if snapshot:
+        site.snapshot()
+    site.sync()
+    again = started(site.restart())
+    assert hidden(again).find(2, due) is None
+    again.after(100_000)
+    assert again.contents() == [b"kept", b"kept too"]
+    assert again.live() == 2
+
+
+@pytest.mark.rule("DLY-2")
 def test_the_step_from_waiting_to_queued_is_one_record(site: Site) -> None:
     send(site, 1000, b"a")
     site.after(1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,3 +116,42 @@ def test_no_consumer_gets_anything() -> None:
     assert order.peek() is None
     assert order.detach(5, 5) == []
     assert list(order.levels()) == []
+
+
+def recalled(order: DueBuckets, position: int, due_ms: int) -> bytes | None:
+    """Take a message out, and return its content; None if it was not there."""
+    found = order.find(position, due_ms)
+    order.take_out(position, due_ms)
+    return None if found is None else found.content
+
+
+@pytest.mark.parametrize("stage", ["unsorted", "waiting", "open"])
+def test_a_message_is_taken_out_wherever_it_waits(stage: str) -> None:
+    site = Site()
+    order = buckets(site)
+    order.append(Run(Envelope("", "q"), 1, START), [b"70", b"70", b"71"])
+    if stage == "unsorted":
+        restored = buckets(site)
+        restored.restore(Backlog.of(*sorted(order.references())), {}, 0)
+        order = restored
+    elif stage == "open":
+        assert order.prepare(START + 60_000, Budget())
+    assert recalled(order, 2, START + 70_000) == b"70"
+    assert recalled(order, 2, START + 70_000) is None
+    assert recalled(order, 4, START + 70_000) is None
+    assert len(order) == 2
+    assert all_due(order, START + 80_000) == [(1, b"70"), (3, b"71")]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_bucket_from_which_everything_was_taken_out_is_forgotten(opened: bool) -> None:
+    order = buckets(Site())
+    order.append(Run(Envelope("", "q"), 1, START), [b"70", b"71"])
+    if opened:
+        assert order.prepare(START + 60_000, Budget())
+    for position, due_ms in ((1, START + 70_000), (2, START + 71_000)):
+        assert recalled(order, position, due_ms) is not None
+    assert len(order) == 0
+    assert all_due(order, START + 80_000) == []
+    assert order.peek() is None
+    assert order.next_event() is None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.rocketmq.grpc.clients import heartbeat, notify_client_termination, telemetry
 from escrowmq.wire.rocketmq.grpc.positions import get_offset, query_offset, update_offset
-from escrowmq.wire.rocketmq.grpc.publishing import recall_message, send_message
+from escrowmq.wire.rocketmq.grpc.publishing import send_message
+from escrowmq.wire.rocketmq.grpc.recalling import recall_message
 from escrowmq.wire.rocketmq.grpc.receiving import receive_message
 from escrowmq.wire.rocketmq.grpc.routes import query_assignment, query_route
 from escrowmq.wire.rocketmq.grpc.settling import ack_message, change_invisible_duration, forward_to_dead_letter_queue
@@ -43,7 +44,7 @@ class StreamMethod(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-_PUBLISH: Final = (Operation.PUBLISH, Operation.STORE_HALF, Operation.DECLARE_TOPIC)
+_PUBLISH: Final = (Operation.PUBLISH, Operation.STORE_HALF)
 _SETTLE: Final = (Operation.SETTLE_GROUP,)
 
 METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
@@ -108,7 +109,7 @@ METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
             messages.QueryOffsetRequest, messages.QueryOffsetResponse, query_offset, (Operation.DESCRIBE_TOPIC,)
         ),
         SERVICE + b"RecallMessage": UnaryMethod(
-            messages.RecallMessageRequest, messages.RecallMessageResponse, recall_message, ()
+            messages.RecallMessageRequest, messages.RecallMessageResponse, recall_message, (Operation.PUBLISH,)
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""SendMessage and RecallMessage."""
+"""SendMessage."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from escrowmq.wire.rocketmq.content import envelope_of
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok, refusal
 from escrowmq.wire.rocketmq.grpc.incoming import IncomingMessage, read_message
 from escrowmq.wire.rocketmq.grpc.kinds import check_type
+from escrowmq.wire.rocketmq.grpc.recalling import recall_handle
 from escrowmq.wire.rocketmq.grpc.transactions import store_half
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status
 from escrowmq.wire.rocketmq.proto.service_pb2 import (
-    RecallMessageRequest,
-    RecallMessageResponse,
     SendMessageRequest,
     SendMessageResponse,
     SendResultEntry,
@@ -60,7 +59,7 @@ def _together(entries: list[SendResultEntry]) -> Status:
 def _store(session: GrpcSession, call: Call, message: Message) -> tuple[SendResultEntry, int]:
     """Store one message. Return its result, and the LSN that the answer waits for."""
     incoming = read_message(message, named(message.topic), session.broker.engine.now)
-    topic = session.topic_to_send_to(message.topic, incoming.kind)
+    topic = session.topic(message.topic)
     session.door.check_publish(topic.name, (incoming.tag,))
     check_type(topic.message_type, incoming.kind)
     if incoming.kind == "transaction":
@@ -80,21 +79,17 @@ def _publish(session: GrpcSession, topic: Topic, incoming: IncomingMessage) -> t
         queue = session.next_partition(topic)
         content = incoming.content(queue)
         queues = (topic.streams[queue],)
-    if not incoming.is_delayed:
+    handle = ""
+    if incoming.is_delayed:
+        handle = recall_handle(session, queues, envelope, content, incoming.message_id)
+    else:
         offset = queues[0].next_position - 1
     receipt = engine.publish(envelope, [content], queues)
-    return result(incoming.message_id, offset), receipt.lsn
+    return result(incoming.message_id, offset, handle), receipt.lsn
 
 
-def result(message_id: str, offset: int = 0) -> SendResultEntry:
+def result(message_id: str, offset: int = 0, handle: str = "") -> SendResultEntry:
     """Return the result of a message that was stored. Clients expect its id as that of the transaction, too."""
-    return SendResultEntry(status=ok(), message_id=message_id, transaction_id=message_id, offset=offset)
-
-
-def recall_message(session: GrpcSession, call: Call, request: RecallMessageRequest) -> None:
-    """Refuse, as RocketMQ does unless it is configured otherwise: no delayed message gets a handle for its recall."""
-    call.answer(
-        RecallMessageResponse(
-            status=Status(code=Code.ILLEGAL_MESSAGE_ID, message="the recall handle belongs to no delayed message")
-        )
+    return SendResultEntry(
+        status=ok(), message_id=message_id, transaction_id=message_id, offset=offset, recall_handle=handle
     )

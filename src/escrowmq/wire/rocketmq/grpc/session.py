@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.access.table import Operation
-from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.options import GroupOptions
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named
 from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
@@ -75,34 +73,17 @@ class GrpcSession:
         return found
 
     def topic(self, resource: Resource) -> Topic:
-        """Return an existing topic. Raises RocketmqRefusal."""
+        """Return a topic. Raises RocketmqRefusal. None is created: clients ask for the queues of a topic before they
+        send, and consumers ask, too.
+        """
         name = named(resource)
-        self._check_topic(name)
+        fault = topic_fault(name)
+        if fault:
+            raise RocketmqRefusal(Code.ILLEGAL_TOPIC, fault)
         found = self.catalogue.find(name)
         if found is None:
             raise unknown_topic(name)
         return found
-
-    def topic_to_send_to(self, resource: Resource, kind: str) -> Topic:
-        """Return a topic, which is made for messages of `kind` if that is allowed. Raises RocketmqRefusal."""
-        name = named(resource)
-        self._check_topic(name)
-        found = self.catalogue.find(name)
-        if found is None:
-            if not self.options.auto_create:
-                raise unknown_topic(name)
-            try:
-                self.door.check(Operation.DECLARE_TOPIC, exchange=name)
-            except BrokerError as error:
-                self.refusals.call(error)
-                raise unknown_topic(name) from None
-            found = self.catalogue.create(name, self.options.partitions, kind)
-        return found
-
-    def _check_topic(self, name: str) -> None:
-        fault = topic_fault(name)
-        if fault:
-            raise RocketmqRefusal(Code.ILLEGAL_TOPIC, fault)
 
     def group(self, resource: Resource) -> str:
         """Return the name of a consumer group. Raises RocketmqRefusal if it is none."""

@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from escrowmq.core.messages.entry import Entry
 from escrowmq.wire.rocketmq.content import PROTOCOL, unpack
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType
-from escrowmq.wire.rocketmq.proto.service_pb2 import RecallMessageRequest, SendMessageRequest
+from escrowmq.wire.rocketmq.proto.service_pb2 import SendMessageRequest
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message, server
 
 
@@ -101,8 +101,3 @@ def test_the_number_of_messages_is_bounded(count: int) -> None:
     peer.topic("t")
     found = peer.run("SendMessage", SendMessageRequest(messages=[message("t")] * count))
     assert found.status.code == Code.BAD_REQUEST
-
-
-def test_recall_is_refused() -> None:
-    found = GrpcPeer(server()).run("RecallMessage", RecallMessageRequest(recall_handle="x"))
-    assert found.status.code == Code.ILLEGAL_MESSAGE_ID
