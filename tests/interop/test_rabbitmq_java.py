@@ -8,7 +8,8 @@ import pytest
 
 from tests.broker import BrokerProcess
 from tests.interop.conftest import LIKE_RABBITMQ
-from tests.interop.java_clients import Scenarios, names, needs, scenarios_of
+from tests.interop.java_clients import names, needs, scenarios_of
+from tests.interop.scenarios import Scenarios
 
 SOURCE, FOLDER = "RabbitScenarios.java", "rabbitmq"
 

@@ -158,12 +158,12 @@ def transactions(config: ClientConfiguration) -> Any:
 
 def before_a_kill(config: ClientConfiguration) -> Any:
     """Leave committed, rolled back and undecided transactions behind."""
-    producer = Producer(config, ("tx",), checker=Checker())
+    producer = Producer(config, ("survivors",), checker=Checker())
     producer.startup()
     for i in range(10):
         for end in ("commit", "rollback", None):
             transaction = producer.begin_transaction()
-            producer.send(message("tx", f"{end or 'commit-by-check'}-{i}"), transaction)
+            producer.send(message("survivors", f"{end or 'commit-by-check'}-{i}"), transaction)
             if end is not None:
                 getattr(transaction, end)()
     sys.stdout.write("[]\n")
@@ -174,16 +174,16 @@ def before_a_kill(config: ClientConfiguration) -> Any:
 def after_a_kill(config: ClientConfiguration) -> Any:
     """Another producer of the topic is asked about the undecided ones."""
     checker = Checker()
-    producer = Producer(config, ("tx",), checker=checker)
+    producer = Producer(config, ("survivors",), checker=checker)
     producer.startup()
-    found = sorted(each.body.decode() for each in consume(config, "tx", "g", 20))
+    found = sorted(each.body.decode() for each in consume(config, "survivors", "survivors", 20))
     producer.shutdown()
     return found, checker.checks
 
 
 def nothing_more(config: ClientConfiguration) -> Any:
     """Return what is left for the group."""
-    consumer = SimpleConsumer(config, "g", {"tx": FilterExpression("*")}, 5)
+    consumer = SimpleConsumer(config, "survivors", {"survivors": FilterExpression("*")}, 5)
     consumer.startup()
     found = [each.body.decode() for each in consumer.receive(16, 15) or []]
     consumer.shutdown()

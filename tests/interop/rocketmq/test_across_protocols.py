@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pika
 import pytest
 
@@ -9,10 +12,20 @@ import escrowmq.client
 from escrowmq.client import Properties
 from escrowmq.client.escrow import Escrow
 from tests.broker import BrokerProcess
-from tests.interop.rocketmq.test_grpc_python import Served, broker, run
+from tests.interop.rocketmq.brokers import RocketmqPorts, ServedBroker
+from tests.interop.rocketmq.test_grpc_python import run
 
-__all__ = ["broker"]
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    """A broker of this test alone, with one topic."""
+    ports = RocketmqPorts()
+    with ports.broker(tmp_path) as process:
+        served = ServedBroker(process, ports)
+        served.declare({"normal": "normal"})
+        yield served
 
 
 def prepare(process: BrokerProcess) -> None:
@@ -28,7 +41,7 @@ def prepare(process: BrokerProcess) -> None:
 
 
 @pytest.mark.rule("MSG-1", "DTX-8")
-def test_a_consumer_of_rocketmq_gets_the_messages_of_a_branch_when_it_is_committed(broker: Served) -> None:
+def test_a_consumer_of_rocketmq_gets_the_messages_of_a_branch_when_it_is_committed(broker: ServedBroker) -> None:
     with pika.BlockingConnection(pika.URLParameters(broker.process.url)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -50,7 +63,7 @@ def test_a_consumer_of_rocketmq_gets_the_messages_of_a_branch_when_it_is_committ
 
 
 @pytest.mark.rule("MSG-1")
-def test_messages_of_a_rocketmq_client_are_read_over_amqp_after_a_kill(broker: Served) -> None:
+def test_messages_of_a_rocketmq_client_are_read_over_amqp_after_a_kill(broker: ServedBroker) -> None:
     assert run(broker, "sends") == 20
     broker.process.kill()
     broker.process.start()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.broker import BrokerProcess
-from tests.interop.java_clients import Scenarios, names, needs, scenarios_of
+from tests.interop.java_clients import names, needs, scenarios_of
 from tests.interop.rocketmq.brokers import RocketmqPorts
+from tests.interop.scenarios import Scenarios
 
 SOURCE, FOLDER = "RocketScenarios.java", "rocketmq"
 

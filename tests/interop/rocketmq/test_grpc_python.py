@@ -5,50 +5,32 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pika
 import pytest
 
-from tests.broker import BrokerProcess, running_broker
-from tests.interop.rocketmq.brokers import RocketmqPorts
+from tests.interop.rocketmq.brokers import ServedBroker
 
 SCENARIOS = Path(__file__).parent / "python_scenarios.py"
-TOPICS = {"normal": "normal", "fifo": "fifo", "delay": "delay", "pushed": "normal", "tx": "transaction"}
-CHECKS = "[half_messages]\ntimeout_seconds = 2\ncheck_interval_seconds = 2\n"
+TOPICS = {
+    "normal": "normal",
+    "fifo": "fifo",
+    "delay": "delay",
+    "pushed": "normal",
+    "tx": "transaction",
+    "survivors": "transaction",
+}
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 
-class Served(NamedTuple):
-    """A broker, and its ports for clients of RocketMQ."""
-
-    process: BrokerProcess
-    ports: RocketmqPorts
-
-
-def declare_topics(broker: BrokerProcess) -> None:
-    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
-        channel = connection.channel()
-        for name, kind in TOPICS.items():
-            arguments = {"x-partitions": 4, "x-message-type": kind}
-            channel.exchange_declare(name, "x-partitioned", durable=True, arguments=arguments)
-
-
-def command(broker: Served, *words: str) -> str:
-    """Run a command of `escrowmq` about the broker, and return its output."""
-    whole = [sys.executable, "-m", "escrowmq", *words, "--data-dir", str(broker.process.data_dir)]
-    return subprocess.run(whole, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def started(broker: Served, name: str, *keys: str) -> subprocess.Popen[str]:
+def started(broker: ServedBroker, name: str, *keys: str) -> subprocess.Popen[str]:
     whole = [sys.executable, str(SCENARIOS), str(broker.ports.grpc), name, *keys]
     return subprocess.Popen(whole, stdout=subprocess.PIPE, text=True)
 
 
-def run(broker: Served, name: str, *keys: str) -> Any:
+def run(broker: ServedBroker, name: str, *keys: str) -> Any:
     """Run a scenario, and return its result."""
     process = started(broker, name, *keys)
     out, _ = process.communicate(timeout=120)
@@ -56,37 +38,34 @@ def run(broker: Served, name: str, *keys: str) -> Any:
     return json.loads(out.splitlines()[-1])
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Served]:
-    ports = RocketmqPorts()
-    file = tmp_path / "broker.toml"
-    file.write_text(ports.config + CHECKS)
-    with running_broker(tmp_path, "--config", str(file)) as process:
-        declare_topics(process)
-        yield Served(process, ports)
+@pytest.fixture(scope="session")
+def broker(grpc_broker: ServedBroker) -> ServedBroker:
+    """The broker, with the topics of the scenarios."""
+    grpc_broker.declare(TOPICS)
+    return grpc_broker
 
 
-def test_messages_arrive_with_everything_that_was_sent(broker: Served) -> None:
+def test_messages_arrive_with_everything_that_was_sent(broker: ServedBroker) -> None:
     assert run(broker, "sends") == 20
 
 
 @pytest.mark.rule("GRP-3")
-def test_messages_of_one_group_arrive_in_order(broker: Served) -> None:
+def test_messages_of_one_group_arrive_in_order(broker: ServedBroker) -> None:
     assert run(broker, "order") == [str(i) for i in range(10)]
 
 
 @pytest.mark.rule("DLY-1")
-def test_a_delayed_message_arrives_at_its_time(broker: Served) -> None:
+def test_a_delayed_message_arrives_at_its_time(broker: ServedBroker) -> None:
     assert run(broker, "delay") is True
 
 
 @pytest.mark.rule("GRP-4")
-def test_a_push_consumer_tries_again(broker: Served) -> None:
+def test_a_push_consumer_tries_again(broker: ServedBroker) -> None:
     assert run(broker, "push") == {"0": 2, "1": 1, "2": 1, "3": 1, "4": 1}
 
 
 @pytest.mark.rule("HALF-2", "HALF-4", "HALF-5")
-def test_transactions_are_decided_by_their_producer_or_its_checker(broker: Served) -> None:
+def test_transactions_are_decided_by_their_producer_or_its_checker(broker: ServedBroker) -> None:
     found, checks = run(broker, "transactions")
     assert found == ["at once", "commit", "later"]
     assert checks["commit"] == checks["rollback"] == 1
@@ -94,7 +73,7 @@ def test_transactions_are_decided_by_their_producer_or_its_checker(broker: Serve
 
 
 @pytest.mark.rule("HALF-2", "HALF-3", "HALF-4")
-def test_transactions_outlive_the_death_of_broker_and_producer(broker: Served) -> None:
+def test_transactions_outlive_the_death_of_broker_and_producer(broker: ServedBroker) -> None:
     process = started(broker, "before_a_kill")
     assert process.stdout is not None
     assert process.stdout.readline() == "[]\n"
@@ -109,11 +88,10 @@ def test_transactions_outlive_the_death_of_broker_and_producer(broker: Served) -
 
 
 @pytest.mark.rule("SEC-1")
-def test_a_client_with_an_access_key_has_the_rights_of_its_user(broker: Served) -> None:
-    command(broker, "user", "add", "alice", "--no-password")
+def test_a_client_with_an_access_key_has_the_rights_of_its_user(broker: ServedBroker) -> None:
+    broker.command("user", "add", "alice", "--no-password")
     rights = ("--configure", "^readers$", "--write", "^normal$", "--read", ".*")
-    command(broker, "permission", "set", "alice", "/", *rights)
-    shown = json.loads(command(broker, "user", "add-key", "alice", "--json"))
-    keys = shown[0] if isinstance(shown, list) else shown
-    assert run(broker, "sends", keys["access_key"], keys["secret_key"]) == 20
-    assert run(broker, "is_refused", keys["access_key"], "wrong") is True
+    broker.command("permission", "set", "alice", "/", *rights)
+    access_key, secret_key = broker.add_key("alice")
+    assert run(broker, "sends", access_key, secret_key) == 20
+    assert run(broker, "is_refused", access_key, "wrong") is True
