@@ -12,7 +12,7 @@ from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, 
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
-MESSAGE_TYPES = ("normal", "fifo", "delay", "transaction", "mixed")
+MESSAGE_TYPES = ("normal", "fifo", "delay", "transaction", "mixed", "unspecified")
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the topic.")
 
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from escrowmq.core.access.holdings import Holdings
     from escrowmq.core.engine import Engine
     from escrowmq.core.groups.cursor import Wants
+    from escrowmq.core.groups.settled import Settled
     from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.ports import Random
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.stream import StreamQueue
@@ -252,6 +254,39 @@ class Group:
         return decision.apply()
 
     # -- members that keep their own position
+
+    def send_back(
+        self,
+        stream: StreamQueue,
+        position: int,
+        envelope: Envelope,
+        content: bytes,
+        queues: Sequence[Queue],
+        cause: SettledCause = SettledCause.RETRIED,
+    ) -> int:
+        """Publish a message that a member could not handle to `queues` again, and settle it for the group, in one
+        record (GRP-4). Return the LSN for the answer.
+
+        A message that is settled by itself is not published again, as the member repeats its request. One before the
+        progress is published again: the member had counted it as handled.
+        """
+        cursor = self.cursor(stream)
+        is_behind = position < cursor.floor
+        if not is_behind and position in cursor.settled:
+            return self.host.log.end_lsn
+        decision = Decision(self.host)
+        decision.place(envelope, [content], queues)
+        if not is_behind:
+            out = cursor.out.get(position)
+            decision.record(Settling(cursor, {position: 0 if out is None else out.generation}, cause))
+        lsn = decision.apply()
+        self._measure()
+        return lsn
+
+    def settled_beyond(self, stream: StreamQueue) -> Settled | None:
+        """Return the settled positions if there are some beyond the progress."""
+        cursor = self.cursors.get(stream.ident)
+        return None if cursor is None or cursor.settled.end == cursor.settled.floor else cursor.settled
 
     def progress(self, stream: StreamQueue) -> int | None:
         """Return the position before which everything is settled; None if the group has never consumed the stream."""

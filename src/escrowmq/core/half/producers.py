@@ -76,6 +76,10 @@ class Producers:
         for vhost, group in list(self._of.get(producer, ())):
             self.part(vhost, group, producer)
 
+    def groups(self, vhost: str) -> list[tuple[str, list[LiveProducer]]]:
+        """Return the producers of each group of a virtual host."""
+        return [(group, list(members)) for (of, group), members in self._groups.items() if of == vhost]
+
     def count(self, vhost: str, group: str) -> int:
         """Return the number of producers of a group."""
         return len(self._groups.get((vhost, group), ()))

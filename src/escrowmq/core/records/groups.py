@@ -26,6 +26,8 @@ class SettledCause(IntEnum):
     """The filter of a member passed over it."""
     DEAD = 3
     """It went to the group's dead-letter topic."""
+    RETRIED = 4
+    """It was published again for a later attempt, by a member that keeps its own position."""
 
 
 class ProgressCause(IntEnum):

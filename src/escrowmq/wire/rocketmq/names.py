@@ -41,7 +41,12 @@ def topic_fault(name: str) -> str:
         return f"the topic has {len(name)} characters; at most {LONGEST_TOPIC} are allowed"
     if _VALID.fullmatch(name) is None:
         return f"the topic {name!r} has characters other than letters, digits, %, |, - and _"
-    return f"the topic {name} is RocketMQ's own" if name in _FORBIDDEN else ""
+    return f"the topic {name} is RocketMQ's own" if is_reserved(name) else ""
+
+
+def is_reserved(topic: str) -> bool:
+    """Whether a name is that of a topic of RocketMQ's own, which clients can neither create, send to, nor delete."""
+    return topic in _FORBIDDEN
 
 
 def group_fault(name: str) -> str:

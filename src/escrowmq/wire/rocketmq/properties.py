@@ -134,6 +134,15 @@ def applications(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if name not in SYSTEM}
 
 
+def kind_of(properties: Mapping[str, str]) -> str:
+    """Return the type of a message, as a topic's type names it: transaction, delay, fifo, or normal."""
+    if properties.get(TRANSACTION) == "true":
+        return "transaction"
+    if not DELAYS.isdisjoint(properties):
+        return "delay"
+    return "fifo" if MESSAGE_GROUP in properties else "normal"
+
+
 def delay_of(properties: Mapping[str, str]) -> tuple[str, int] | None:
     """Return ("at", time of delivery in ms) or ("after", delay in ms), or None if the message is due at once.
 

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 TRANSACTION: Final = "transaction"
 MIXED: Final = "mixed"
-"""The type of topics that are created without one: they take every message, as those of classic clients do."""
+"""The type of topics that take every message. Those that an operator of classic clients creates have it."""
+UNSPECIFIED: Final = "unspecified"
+"""The type of topics that are created automatically by a message of another type than TRANSACTION: they take every
+message but transactional ones.
+"""
+KINDS: Final = ("normal", "fifo", "delay", TRANSACTION)
+"""The types of messages."""
 
 
 class Catalogue:
@@ -111,12 +117,18 @@ class Catalogue:
             self._door.check(Operation.CONSUME_GROUP, exchange=topic, queue=group)
 
 
-def type_fault(topic: Topic, *, transactional: bool) -> str:
-    """Return the reason why a topic refuses a message for its type; empty if it takes the message (HALF-7)."""
-    if topic.message_type == MIXED or (topic.message_type == TRANSACTION) is transactional:
+def takes(message_type: str, kind: str) -> bool:
+    """Return whether a topic of type `message_type` takes messages of type `kind` (HALF-7)."""
+    return message_type in {kind, MIXED} or (message_type == UNSPECIFIED and kind != TRANSACTION)
+
+
+def type_fault(message_type: str, kind: str) -> str:
+    """Return the reason why a topic refuses a message for its type, in the words of RocketMQ's proxy; empty if the
+    topic takes the message.
+    """
+    if takes(message_type, kind):
         return ""
-    actual = "TRANSACTION" if transactional else "NORMAL"
     return (
-        f"TopicMessageType validate failed, the expected type is {topic.message_type.upper()}, but actual type is "
-        f"{actual}"
+        f"TopicMessageType validate failed, the expected type is {message_type.upper()}, but actual type is "
+        f"{kind.upper()}"
     )

@@ -280,6 +280,39 @@ class TestDeadLetters:
         assert [entry.content for entry in dead.streams[0].read(1, 9)] == [b"a"]
         assert c.group.progress(c.stream) == 2
 
+    @pytest.mark.rule("GRP-4")
+    def test_a_message_is_published_again_in_one_step_with_the_progress(self) -> None:
+        c = Consuming()
+        retries = c.site.broker.topics.declare(c.site.vhost, "retries", 1)
+        c.publish("a", "b", "c")
+        (entry,) = c.stream.read(2, 1)
+        before = len(c.site.records(Kind.COMMIT))
+        envelope = entry.run.envelope
+        lsn = c.group.send_back(c.stream, 2, envelope, b"again", retries.streams)
+        assert lsn == c.site.journal.end_lsn
+        assert len(c.site.records(Kind.COMMIT)) == before + 1
+        c.group.send_back(c.stream, 2, envelope, b"again", retries.streams)
+        assert retries.streams[0].end == 2
+        settled = c.group.settled_beyond(c.stream)
+        assert settled is not None
+        assert (c.group.progress(c.stream), settled.ranges()) == (1, [(2, 1)])
+        c = c.restart()
+        found = c.site.broker.topics.find(c.site.vhost, "retries")
+        assert found is not None
+        assert [entry.content for entry in found.streams[0].read(1, 9)] == [b"again"]
+        assert c.bodies() == "ac"
+
+    def test_a_message_before_the_progress_is_published_again_each_time(self) -> None:
+        c = Consuming()
+        retries = c.site.broker.topics.declare(c.site.vhost, "retries", 1)
+        c.publish("a", "b")
+        (entry,) = c.stream.read(1, 1)
+        c.group.advance(c.stream, 2)
+        for _ in range(2):
+            c.group.send_back(c.stream, 1, entry.run.envelope, b"again", retries.streams)
+        assert retries.streams[0].end == 3
+        assert c.group.progress(c.stream) == 2
+
     def test_without_a_dead_letter_topic_a_message_is_offered_again_and_again(self) -> None:
         c = Consuming(max_attempts=1)
         c.publish("a")

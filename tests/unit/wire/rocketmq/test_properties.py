@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.wire.rocketmq.properties import applications, delay_of, parse, render, value_of, whole
+from escrowmq.wire.rocketmq.properties import applications, delay_of, kind_of, parse, render, value_of, whole
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1)
 
@@ -65,3 +65,17 @@ def test_the_delay_is_read_from_every_spelling(properties: dict[str, str], delay
 @pytest.mark.parametrize("text", ["", "-", "1.0", "٣", "1" * 20, None, " 1", "--1"])
 def test_other_texts_are_no_numbers(text: str | None) -> None:
     assert whole(text) is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "kind"),
+    [
+        ({}, "normal"),
+        ({"TRAN_MSG": "false"}, "normal"),
+        ({"TRAN_MSG": "true", "DELAY": "1"}, "transaction"),
+        ({"__SHARDINGKEY": "k"}, "fifo"),
+        ({"__SHARDINGKEY": "k", "TIMER_DELAY_SEC": "1"}, "delay"),
+    ],
+)
+def test_properties_tell_the_type_of_a_message(properties: dict[str, str], kind: str) -> None:
+    assert kind_of(properties) == kind

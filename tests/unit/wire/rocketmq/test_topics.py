@@ -6,7 +6,8 @@ import pytest
 
 from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.wire.rocketmq.topics import Catalogue, type_fault
+from escrowmq.core.topology.exchanges.partitioned import MESSAGE_TYPES
+from escrowmq.wire.rocketmq.topics import KINDS, Catalogue, takes, type_fault
 from tests.harness.server import SimServer
 from tests.unit.wire.rocketmq.remoting.clients import server
 
@@ -80,10 +81,19 @@ def test_topics_and_groups_need_permissions() -> None:
 
 @pytest.mark.rule("HALF-7")
 @pytest.mark.parametrize(
-    ("message_type", "transactional", "normal"),
-    [("normal", False, True), ("fifo", False, True), ("transaction", True, False), ("mixed", True, True)],
+    ("message_type", "kinds"),
+    [
+        ("normal", {"normal"}),
+        ("fifo", {"fifo"}),
+        ("delay", {"delay"}),
+        ("transaction", {"transaction"}),
+        ("mixed", {"normal", "fifo", "delay", "transaction"}),
+        ("unspecified", {"normal", "fifo", "delay"}),
+    ],
 )
-def test_a_topic_takes_the_messages_of_its_type(message_type: str, transactional: bool, normal: bool) -> None:
-    topic = catalogue().create("t", 1, message_type)
-    assert (not type_fault(topic, transactional=True)) is transactional
-    assert (not type_fault(topic, transactional=False)) is normal
+def test_a_topic_takes_the_messages_of_its_type(message_type: str, kinds: set[str]) -> None:
+    assert {kind for kind in KINDS if not type_fault(message_type, kind)} == kinds
+
+
+def test_every_type_of_topic_takes_some_messages() -> None:
+    assert all(any(takes(message_type, kind) for kind in KINDS) for message_type in MESSAGE_TYPES)

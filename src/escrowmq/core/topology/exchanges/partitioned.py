@@ -23,7 +23,7 @@ PARTITION_HEADER: Final = "x-partition"
 KEY_HEADER: Final = "x-partition-key"
 DEFAULT_PARTITIONS: Final = 8
 MOST_PARTITIONS: Final = 1024
-MESSAGE_TYPES: Final = ("normal", "fifo", "delay", "transaction", "mixed")
+MESSAGE_TYPES: Final = ("normal", "fifo", "delay", "transaction", "mixed", "unspecified")
 
 
 class PartitionedExchange(Exchange[Q]):

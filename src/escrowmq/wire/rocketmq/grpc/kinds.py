@@ -8,7 +8,7 @@ from typing import Final
 
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType
-from escrowmq.wire.rocketmq.topics import MIXED
+from escrowmq.wire.rocketmq.topics import takes, type_fault
 
 TYPES: Final[Mapping[str, MessageType]] = MappingProxyType(
     {
@@ -23,14 +23,11 @@ NAMES: Final[Mapping[int, str]] = MappingProxyType({number: name for name, numbe
 
 def accepted_types(of_topic: str) -> list[MessageType]:
     """Return the types of messages that a topic accepts."""
-    return list(TYPES.values()) if of_topic == MIXED else [TYPES[of_topic]]
+    return [number for name, number in TYPES.items() if takes(of_topic, name)]
 
 
 def check_type(of_topic: str, of_message: str) -> None:
     """Raises RocketmqRefusal unless a topic takes messages of the other type (HALF-7). The text is the proxy's."""
-    if of_topic not in {of_message, MIXED}:
-        raise RocketmqRefusal(
-            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-            f"TopicMessageType validate failed, the expected type is {of_topic.upper()}, but actual type is "
-            f"{of_message.upper()}",
-        )
+    fault = type_fault(of_topic, of_message)
+    if fault:
+        raise RocketmqRefusal(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, fault)

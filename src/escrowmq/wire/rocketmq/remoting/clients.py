@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from escrowmq.wire.rocketmq.remoting.codes import Code
+    from escrowmq.wire.rocketmq.remoting.questions import Answered
 
 
 class Notified(Protocol):
-    """A connection whose client is told about changes of its groups."""
+    """A connection whose client is told about changes of its groups, and can be asked."""
 
     def consumers_changed(self, group: str) -> None:
         """The consumers of `group` are others now, so that the client divides the queues anew."""
+        ...
+
+    def ask(self, code: Code, fields: dict[str, str], body: bytes, answered: Answered) -> None:
+        """Send a request to the client, and call `answered` with the response."""
         ...
 
 
@@ -45,6 +53,7 @@ class ConsumerRegistry:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, GroupMember]] = {}
         self._of_connection: dict[Notified, dict[str, str]] = {}
+        self._resets: dict[str, set[int]] = {}
 
     def join(self, group: str, member: GroupMember) -> None:
         """Add a member to a group, or bring it up to date. Tell all members, the new one too, if there is a change."""
@@ -67,6 +76,7 @@ class ConsumerRegistry:
         members.pop(client_id, None)
         if not members:
             del self._groups[group]
+            self._resets.pop(group, None)
         self._tell(group)
 
     def leave_all(self, connection: Notified) -> None:
@@ -86,6 +96,23 @@ class ConsumerRegistry:
         """Return the member that a connection has in a group."""
         client_id = self.groups_of(connection).get(group)
         return None if client_id is None else self._groups[group].get(client_id)
+
+    # -- progress that an operator has reset
+
+    def note_reset(self, group: str, stream: int) -> None:
+        """Note that the progress of a group in a stream was reset. Until a member that consumes the stream is told,
+        the offsets that members report do not count. A group without members needs no note.
+        """
+        if group in self._groups:
+            self._resets.setdefault(group, set()).add(stream)
+
+    def was_reset(self, group: str, stream: int) -> bool:
+        """Whether members of a group have yet to be told of a reset."""
+        return stream in self._resets.get(group, ())
+
+    def forget_reset(self, group: str, stream: int) -> None:
+        """Note that the member that consumes a stream knows of the reset."""
+        self._resets[group].discard(stream)
 
     def _forget(self, connection: Notified, group: str) -> str | None:
         groups = self._of_connection.get(connection)

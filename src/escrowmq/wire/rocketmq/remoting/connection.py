@@ -26,6 +26,7 @@ from escrowmq.wire.rocketmq.remoting.frames import (
 )
 from escrowmq.wire.rocketmq.remoting.producing import RemotingProducer
 from escrowmq.wire.rocketmq.remoting.pulling import HeldPulls
+from escrowmq.wire.rocketmq.remoting.questions import Answered, Questions
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
 from escrowmq.wire.rocketmq.remoting.sending import born_at
 from escrowmq.wire.rocketmq.signature import remoting_proof
@@ -80,6 +81,8 @@ class RemotingConnection:
         self._closed = False
         self._has_key = False
         self._changed: dict[str, None] = {}  # groups of which the client has yet to be told
+        self.searches: int = 0
+        self._questions = Questions(self)
 
     # -- called by the server
 
@@ -158,10 +161,11 @@ class RemotingConnection:
         """Release everything after the connection was lost."""
         self._closed = True
         self.pulls.close()
+        self._questions.close()
         self.consumers.leave_all(self)
         self.producer.close()
         # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
-        del self.flow, self.pulls, self.producer, self.login
+        del self.flow, self.pulls, self.producer, self.login, self._questions
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -185,6 +189,11 @@ class RemotingConnection:
         return not self._closed and self.flow.writable
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, or about to be."""
+        return self._closed
+
+    @property
     def catalogue(self) -> Catalogue:
         """The topics and groups, for the user of this connection."""
         if self._catalogue is None:
@@ -200,8 +209,10 @@ class RemotingConnection:
         """Log a fault of the client."""
         self._host.failed(self, code, text)
 
-    def note_client(self, client_id: str) -> None:
-        """Keep the client's id, for lists."""
+    def note_client(self, client_id: str, request: Command) -> None:
+        """Keep the client's id, language and version, for lists."""
+        self.producer.client_id, self.producer.seen_ms = client_id, self.engine.now
+        self.producer.language, self.producer.version = request.language, request.version
         if client_id != self.client_id:
             self.client_id = client_id
             self.label = f"{self.peer} ({client_id[:100]})"
@@ -228,6 +239,17 @@ class RemotingConnection:
         self._number = (self._number + 1) % _LANES
         self._put(encode(Command(code, fields, body, self._number, ONE_WAY)), 0)
 
+    def ask(self, code: Code, fields: dict[str, str], body: bytes, answered: Answered) -> None:
+        """Send a request of the broker's own, and call `answered` with the response, or with None if there is none in
+        time.
+        """
+        if self._closed:
+            answered(None)
+            return
+        self._number = (self._number + 1) % _LANES
+        if self._questions.add(self._number, answered):
+            self._put(encode(Command(code, fields, body, self._number)), 0)
+
     def consumers_changed(self, group: str) -> None:
         """See `Notified.consumers_changed`. The client is told once at the end of the turn."""
         if not self._closed:
@@ -238,6 +260,7 @@ class RemotingConnection:
 
     def _handle(self, command: Command) -> None:
         if command.is_response:
+            self._questions.answer(command)
             return
         try:
             self._log_in(command)

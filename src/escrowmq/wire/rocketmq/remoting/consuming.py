@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.records.groups import SettledCause
 from escrowmq.wire.rocketmq import ids, names, properties
 from escrowmq.wire.rocketmq.content import ANY_QUEUE, envelope_of
 from escrowmq.wire.rocketmq.filters import FilterError, wanted
@@ -16,6 +17,7 @@ from escrowmq.wire.rocketmq.remoting.fields import document, member, number, obj
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES, content_for
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 from escrowmq.wire.rocketmq.remoting.sending import MOST_FAILURES
+from escrowmq.wire.rocketmq.remoting.views import HalfView, view_of
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.stream import StreamQueue
@@ -35,7 +37,7 @@ def heartbeat(connection: RemotingConnection, request: Command) -> HandlerReply:
     client_id = member(found, "clientID")
     if not client_id:
         raise RequestFault(ResultCode.INVALID_PARAMETER, "a heartbeat has no clientID")
-    connection.note_client(client_id)
+    connection.note_client(client_id, request)
     for producer in objects(found.get("producerDataSet"), MOST_GROUPS):
         group = member(producer, "groupName")
         if group:
@@ -131,7 +133,7 @@ def update_offset(connection: RemotingConnection, request: Command) -> HandlerRe
     """Note how far a group has come. It never goes back (GRP-5)."""
     offset = number(request.fields, "commitOffset")
     group, stream = _place(connection, request)
-    if offset >= 0:
+    if offset >= 0 and not connection.consumers.was_reset(group, stream.ident):
         connection.catalogue.ensure_group(group).advance(stream, offset + 1)
     return success()
 
@@ -142,9 +144,9 @@ def _place(connection: RemotingConnection, request: Command) -> tuple[str, Strea
     return group, connection.catalogue.stream(topic, number(request.fields, "queueId"))
 
 
-def _stream(connection: RemotingConnection, request: Command) -> StreamQueue:
+def _stream(connection: RemotingConnection, request: Command) -> StreamQueue | HalfView:
     topic = text(request.fields, "topic")
-    return connection.catalogue.stream(topic, number(request.fields, "queueId"))
+    return view_of(connection, topic) or connection.catalogue.stream(topic, number(request.fields, "queueId"))
 
 
 def max_offset(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -166,6 +168,8 @@ def search_offset(connection: RemotingConnection, request: Command) -> HandlerRe
 def earliest_time(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return the time at which the first message of a queue arrived; -1 for an empty queue."""
     stream = _stream(connection, request)
+    if isinstance(stream, HalfView):
+        return success({"timestamp": "-1"})
     entries = stream.read(stream.begin, 1)
     return success({"timestamp": str(entries[0].run.time if entries else -1)})
 
@@ -206,14 +210,14 @@ def _lock(connection: RemotingConnection, request: Command, *, lock: bool) -> Ha
 
 
 def send_back(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Put a message on the retry topic of its group, due later, or on its dead-letter topic after the last attempt
-    (HALF-9).
+    """Put a message on the retry topic of its group, due later, or on its dead-letter topic after the last attempt, in
+    one step with the group's progress (HALF-9, GRP-4).
     """
     fields = request.fields
     name = text(fields, "group")
     catalogue = connection.catalogue
     connection.login.door.check(Operation.SETTLE_GROUP, queue=name)
-    catalogue.ensure_group(name)
+    group = catalogue.ensure_group(name)
     place = ids.place_of(number(fields, "offset"))
     found = catalogue.numbered(place.stream) if place is not None else None
     if place is None or found is None:
@@ -241,6 +245,6 @@ def send_back(connection: RemotingConnection, request: Command) -> HandlerReply:
         text_form = content.properties
     packed = content._replace(properties=text_form, failures=content.failures + 1, queue=ANY_QUEUE).pack()
     envelope = envelope_of(target.name, entries[0].run.envelope.routing_key)
-    engine = connection.engine
-    receipt = engine.publish(envelope, [packed], engine.route(connection.login.vhost, envelope, packed))
-    return success(after=receipt.lsn)
+    queues = connection.engine.route(connection.login.vhost, envelope, packed)
+    cause = SettledCause.DEAD if dead else SettledCause.RETRIED
+    return success(after=group.send_back(stream, place.position, envelope, packed, queues, cause))

@@ -35,11 +35,18 @@ class RemotingProducer:
         self._connection: RemotingConnection | None = connection
         self._half = connection.broker.half
         self.groups: dict[str, None] = {}
+        self.client_id = self.language = ""
+        self.version = self.seen_ms = 0
 
     @property
     def user(self) -> str:
         """The user of the connection."""
         return self._connection.login.user if self._connection is not None else ""
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return str(self._connection.peer) if self._connection is not None else ""
 
     @property
     def label(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.budget import EXAMINED
 from escrowmq.core.conditions import BrokerError
@@ -16,9 +16,12 @@ from escrowmq.wire.rocketmq.remoting.fields import number, text
 from escrowmq.wire.rocketmq.remoting.frames import Command
 from escrowmq.wire.rocketmq.remoting.messages import StoredAt, content_for, encode_stored
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply
+from escrowmq.wire.rocketmq.remoting.view_pulls import ViewPull
+from escrowmq.wire.rocketmq.remoting.views import view_of
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline
+    from escrowmq.core.groups.group import Group
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.stream import StreamQueue
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
@@ -41,6 +44,7 @@ class Pull:
     __slots__ = (
         "_connection",
         "_deadline",
+        "_group",
         "_most",
         "_passes",
         "_request",
@@ -58,8 +62,11 @@ class Pull:
         queue: int,
         stream: StreamQueue,
         passes: Wanted | None,
+        group: Group | None,
     ) -> None:
+        """`group` is the one whose progress counts: messages beyond it that are settled are passed over."""
         self._connection: RemotingConnection | None = connection
+        self._group = group
         self._request = request
         self._stream = stream
         self._passes = passes
@@ -137,6 +144,7 @@ class Pull:
         """Return the messages that pass the filter, and the position after the last one that was examined."""
         assert self._connection is not None
         passes, stream = self._passes, self._stream
+        settled = None if self._group is None else self._group.settled_beyond(stream)
         found: list[Entry] = []
         size, position, end = 0, self.position, min(stream.end, self.position + MOST_EXAMINED)
         while position < end and len(found) < self._most:
@@ -144,7 +152,8 @@ class Pull:
             if not entries:
                 break
             for entry in entries:
-                if passes is None or passes(entry.run.envelope, entry.content):
+                is_open = settled is None or entry.position < settled.floor or entry.position not in settled
+                if is_open and (passes is None or passes(entry.run.envelope, entry.content)):
                     if found and size + len(entry.content) > MOST_BYTES:
                         return found, entry.position
                     found.append(entry)
@@ -179,13 +188,19 @@ class Pull:
         )
 
     def _response(self, result: ResultCode, position: int, body: bytes = b"") -> Command:
-        fields = {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(position - 1),
-            "minOffset": str(self._stream.begin - 1),
-            "maxOffset": str(self._stream.end - 1),
-        }
-        return Command(result, fields, body)
+        return Command(result, _offsets(self._stream, position), body)
+
+
+class HeldPull(Protocol):
+    """A pull that can wait."""
+
+    def hold(self, until: int) -> None:
+        """Wait for a message until a time."""
+        ...
+
+    def close(self) -> None:
+        """Wait no longer."""
+        ...
 
 
 class HeldPulls:
@@ -195,17 +210,17 @@ class HeldPulls:
 
     def __init__(self, connection: RemotingConnection) -> None:
         self._connection = connection
-        self._pulls: dict[Pull, None] = {}
+        self._pulls: dict[HeldPull, None] = {}
 
     def __len__(self) -> int:
         return len(self._pulls)
 
-    def hold(self, pull: Pull, wait_ms: int) -> None:
+    def hold(self, pull: HeldPull, wait_ms: int) -> None:
         """Let a pull wait."""
         self._pulls[pull] = None
         pull.hold(self._connection.engine.now + wait_ms)
 
-    def forget(self, pull: Pull) -> None:
+    def forget(self, pull: HeldPull) -> None:
         """Forget a pull that is answered."""
         self._pulls.pop(pull, None)
 
@@ -222,18 +237,55 @@ def pull(connection: RemotingConnection, request: Command) -> HandlerReply | Non
     group, topic = text(fields, "consumerGroup"), text(fields, "topic")
     flags = number(fields, "sysFlag", 0)
     catalogue = connection.catalogue
+    view = view_of(connection, topic)
+    if view is not None:
+        return _answer(connection, ViewPull(connection, request, view, group), flags, request)
     catalogue.check_consume(group, topic)
     if catalogue.find(topic) is None:
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {topic} does not exist")
     queue = number(fields, "queueId")
     stream = catalogue.stream(topic, queue)
     passes = _filter(connection, request, group, topic, flags)
+    moved = _moved(connection, request, group, stream)
+    if moved is not None:
+        return moved
     if flags & COMMIT_OFFSET and (offset := number(fields, "commitOffset", -1)) > 0:
         catalogue.ensure_group(group).advance(stream, offset + 1)
-    asked = Pull(connection, request, topic, queue, stream, passes)
+    return _answer(
+        connection, Pull(connection, request, topic, queue, stream, passes, catalogue.group(group)), flags, request
+    )
+
+
+def _moved(connection: RemotingConnection, request: Command, group: str, stream: StreamQueue) -> HandlerReply | None:
+    """The answer that tells a member of the offset to which an operator has reset its group, unless it knows that."""
+    consumers, found = connection.consumers, connection.catalogue.group(group)
+    if found is None or not consumers.was_reset(group, stream.ident):
+        return None
+    consumers.forget_reset(group, stream.ident)
+    position = found.progress(stream)
+    if position is None or number(request.fields, "queueOffset") + 1 == position:
+        return None
+    return HandlerReply(
+        Command(ResultCode.PULL_OFFSET_MOVED, _offsets(stream, position), remark="an operator has reset the offset")
+    )
+
+
+def _offsets(stream: StreamQueue, position: int) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(position - 1),
+        "minOffset": str(stream.begin - 1),
+        "maxOffset": str(stream.end - 1),
+    }
+
+
+def _answer(
+    connection: RemotingConnection, asked: Pull | ViewPull, flags: int, request: Command
+) -> HandlerReply | None:
+    """The answer to a pull, or None if it waits."""
     response = asked.answer_now()
     if response is None:
-        wait = min(number(fields, "suspendTimeoutMillis", 0), LONGEST_WAIT_MS)
+        wait = min(number(request.fields, "suspendTimeoutMillis", 0), LONGEST_WAIT_MS)
         if flags & SUSPEND and wait > 0 and len(connection.pulls) < connection.options.held_pulls:
             connection.pulls.hold(asked, wait)
             return None

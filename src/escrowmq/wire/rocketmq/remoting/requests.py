@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from escrowmq.wire.rocketmq.remoting import administration, consuming, routing
+from escrowmq.wire.rocketmq.remoting import consuming, routing
+from escrowmq.wire.rocketmq.remoting.administration import figures, groups, members, progress, queries, topics
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.producing import end_transaction
 from escrowmq.wire.rocketmq.remoting.pulling import pull
@@ -44,21 +45,38 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Code.ROUTE: routing.route,
         Code.CLUSTER: routing.cluster,
         Code.KEY_VALUE: routing.key_value,
-        Code.UPDATE_TOPIC: administration.update_topic,
-        Code.DELETE_TOPIC: administration.delete_topic,
-        Code.DELETE_TOPIC_ROUTE: administration.delete_topic,
-        Code.ALL_TOPICS: administration.all_topics,
-        Code.TOPICS_OF_CLUSTER: administration.topics_of_cluster,
-        Code.TOPIC_CONFIG: administration.topic_config,
-        Code.ALL_TOPIC_CONFIGS: administration.all_topic_configs,
-        Code.TOPIC_STATS: administration.topic_stats,
-        Code.UPDATE_GROUP: administration.update_group,
-        Code.DELETE_GROUP: administration.delete_group,
-        Code.GROUP_CONFIG: administration.group_config,
-        Code.ALL_GROUP_CONFIGS: administration.all_group_configs,
-        Code.CONSUME_STATS: administration.consume_stats,
-        Code.CONSUMER_CONNECTIONS: administration.consumer_connections,
-        Code.BROKER_RUNTIME: administration.broker_runtime,
-        Code.VIEW_MESSAGE: administration.view_message,
+        Code.UPDATE_TOPIC: topics.update_topic,
+        Code.DELETE_TOPIC: topics.delete_topic,
+        Code.DELETE_TOPIC_ROUTE: topics.delete_topic,
+        Code.ALL_TOPICS: topics.all_topics,
+        Code.TOPICS_OF_CLUSTER: topics.topics_of_cluster,
+        Code.TOPIC_CONFIG: topics.topic_config,
+        Code.ALL_TOPIC_CONFIGS: topics.all_topic_configs,
+        Code.TOPIC_STATS: topics.topic_stats,
+        Code.UPDATE_GROUP: groups.update_group,
+        Code.DELETE_GROUP: groups.delete_group,
+        Code.GROUP_CONFIG: groups.group_config,
+        Code.ALL_GROUP_CONFIGS: groups.all_group_configs,
+        Code.CONSUME_STATS: progress.consume_stats,
+        Code.CONSUMER_CONNECTIONS: members.consumer_connections,
+        Code.BROKER_RUNTIME: figures.broker_runtime,
+        Code.BROKER_SETTINGS: figures.broker_settings,
+        Code.NAME_SERVER_SETTINGS: figures.name_server_settings,
+        Code.RATES: figures.topic_rates,
+        Code.SYSTEM_TOPICS: topics.system_topics,
+        Code.SYSTEM_TOPICS_OF_BROKER: topics.system_topics,
+        Code.GROUPS_OF_TOPIC: topics.groups_of_topic,
+        Code.TOPICS_OF_GROUP: members.topics_of_group,
+        Code.SUBSCRIPTION_OF_GROUP: members.subscription_of_group,
+        Code.BROKER_CONSUME_STATS: progress.broker_consume_stats,
+        Code.PRODUCER_CONNECTIONS: members.producer_connections,
+        Code.ALL_PRODUCERS: members.all_producers,
+        Code.RUNNING_INFO: members.running_info,
+        Code.CONSUME_DIRECTLY: members.consume_directly,
+        Code.RESET_PROGRESS: progress.reset_progress,
+        Code.COPY_PROGRESS: progress.copy_progress,
+        Code.VIEW_MESSAGE: queries.view_message,
+        Code.QUERY_MESSAGE: queries.query_message,
+        Code.RESUME_HALF: queries.resume_half,
     }
 )

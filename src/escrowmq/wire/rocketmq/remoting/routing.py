@@ -10,12 +10,14 @@ from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import text
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
+from escrowmq.wire.rocketmq.remoting.views import STATES
 
 if TYPE_CHECKING:
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
     from escrowmq.wire.rocketmq.remoting.frames import Command
 
 READ_WRITE: Final = 6
+READ: Final = 4
 MASTER: Final = "0"
 
 
@@ -25,9 +27,11 @@ def route(connection: RemotingConnection, request: Command) -> HandlerReply:
     """
     name = text(request.fields, "topic")
     options = connection.options
-    topic = connection.catalogue.find(name)
+    topic, permissions = connection.catalogue.find(name), READ_WRITE
     if topic is not None:
         count = len(topic.streams)
+    elif name in STATES:
+        count, permissions = 1, READ
     elif (name == AUTO_CREATE and options.auto_create) or name in (options.cluster, options.broker_name):
         count = options.partitions
     elif (group := group_of(name)) is not None and connection.catalogue.group(group) is not None:
@@ -39,7 +43,7 @@ def route(connection: RemotingConnection, request: Command) -> HandlerReply:
         )
     queues = {
         "brokerName": options.broker_name,
-        "perm": READ_WRITE,
+        "perm": permissions,
         "readQueueNums": count,
         "topicSysFlag": 0,
         "writeQueueNums": count,

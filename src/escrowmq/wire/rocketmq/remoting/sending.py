@@ -15,7 +15,7 @@ from escrowmq.wire.rocketmq.remoting.fields import flag, number, text
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES, BatchError, decode_batch
 from escrowmq.wire.rocketmq.remoting.producing import store_half
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
-from escrowmq.wire.rocketmq.topics import type_fault
+from escrowmq.wire.rocketmq.topics import MIXED, TRANSACTION, UNSPECIFIED, type_fault
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.stream import StreamQueue
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_IN_BATCH: Final = 10_000
 MOST_FAILURES: Final = 16
+_TRANSACTIONAL: Final = properties.TRANSACTION.encode()
 _SHORT: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -94,14 +95,13 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
             ResultCode.MESSAGE_ILLEGAL,
             f"the body has {len(request.body)} octets; at most {connection.largest_body} are allowed",
         )
-    topic = topic_for(connection, asked)
     if asked.batch:
-        return _send_batch(connection, asked, topic, request.body)
+        return _send_batch(connection, asked, request.body)
     found = properties.parse(asked.properties)
-    transactional = found.get(properties.TRANSACTION) == "true" and not asked.failures
-    fault = type_fault(topic, transactional=transactional)
-    if fault:
-        raise RequestFault(ResultCode.MESSAGE_ILLEGAL, fault)
+    kind = properties.kind_of(found)
+    transactional = kind == TRANSACTION and not asked.failures
+    topic = topic_for(connection, asked, transactional=transactional)
+    _check_type(topic, kind)
     partition = chosen(connection, topic, asked.queue)
     content = MessageContent(
         asked.properties,
@@ -147,16 +147,23 @@ def _sent(
     return success({name: value for name, value in fields.items() if value}, after=lsn)
 
 
-def _send_batch(connection: RemotingConnection, asked: Send, topic: Topic, body: bytes) -> HandlerReply:
-    fault = type_fault(topic, transactional=False)
-    if fault:
+def _check_type(topic: Topic, kind: str) -> None:
+    """Raises RequestFault unless the topic takes messages of this type (HALF-7). Topics of groups take all that the
+    groups could not handle.
+    """
+    fault = type_fault(topic.message_type, kind)
+    if fault and names.group_of(topic.name) is None:
         raise RequestFault(ResultCode.MESSAGE_ILLEGAL, fault)
+
+
+def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> HandlerReply:
     try:
         parts = decode_batch(body, MOST_IN_BATCH)
     except BatchError as error:
         raise RequestFault(ResultCode.MESSAGE_ILLEGAL, str(error)) from None
     if not parts:
         raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "the batch is empty")
+    topic = topic_for(connection, asked)
     partition = chosen(connection, topic, asked.queue)
     stream = topic.streams[partition]
     host, port = connection.born
@@ -164,6 +171,11 @@ def _send_batch(connection: RemotingConnection, asked: Send, topic: Topic, body:
     for part in parts:
         if len(part.properties) > LONGEST_PROPERTIES:
             raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "the properties of a message in the batch are too long")
+        if topic.message_type not in {MIXED, UNSPECIFIED} or _TRANSACTIONAL in part.properties:
+            kind = properties.kind_of(properties.parse(part.properties))
+            if kind == TRANSACTION:
+                raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "a batch cannot have transactional messages")
+            _check_type(topic, kind)
         tag = properties.value_of(part.properties, properties.TAGS) or ""
         content = MessageContent(
             part.properties, part.body, part.flag, 0, asked.born_ms, partition, 0, host, port
@@ -181,9 +193,9 @@ def _send_batch(connection: RemotingConnection, asked: Send, topic: Topic, body:
     return _sent(connection, stream, partition, first, key, lsn)
 
 
-def topic_for(connection: RemotingConnection, asked: Send) -> Topic:
-    """Return the topic of a send, which is created if that is allowed. A message that failed too often goes to the
-    dead-letter topic of its group. Raises RequestFault.
+def topic_for(connection: RemotingConnection, asked: Send, *, transactional: bool = False) -> Topic:
+    """Return the topic of a send, which is created if that is allowed: for transactional messages only if this one is.
+    A message that failed too often goes to the dead-letter topic of its group. Raises RequestFault.
     """
     name = asked.topic
     catalogue = connection.catalogue
@@ -203,7 +215,7 @@ def topic_for(connection: RemotingConnection, asked: Send) -> Topic:
             ResultCode.TOPIC_NOT_EXIST, f"topic {name} does not exist, and none is created automatically"
         )
     try:
-        return catalogue.create(name, connection.options.partitions)
+        return catalogue.create(name, connection.options.partitions, TRANSACTION if transactional else UNSPECIFIED)
     except BrokerError as error:
         connection.login.refusals.call(error)
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {name} does not exist: {error.text}") from None

@@ -125,6 +125,17 @@ class Client:
         self.server.end_turn()
 
 
+def found(client: Client, code: Code, **fields: str) -> Any:
+    """Return the JSON in the response to a request that succeeds."""
+    return json.loads(client.ok(code, fields).body)
+
+
+def create(client: Client, topic: str = "t", queues: int = 2, attributes: str = "") -> int:
+    """Create a topic as mqadmin does. Return the result."""
+    fields = {"topic": topic, "readQueueNums": str(queues), "writeQueueNums": str(queues), "attributes": attributes}
+    return client.call(Code.UPDATE_TOPIC, fields).code
+
+
 def send_fields(topic: str, queue: int = 0, **properties: str) -> dict[str, str]:
     """Return the fields of a send in its second version."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from escrowmq.wire.rocketmq.remoting.clients import ConsumerRegistry, GroupMember, TopicSubscription
+from escrowmq.wire.rocketmq.remoting.codes import Code
+from escrowmq.wire.rocketmq.remoting.questions import Answered
 
 
 class Told:
@@ -13,6 +15,9 @@ class Told:
 
     def consumers_changed(self, group: str) -> None:
         self.groups.append(group)
+
+    def ask(self, code: Code, fields: dict[str, str], body: bytes, answered: Answered) -> None:
+        """Do nothing: these tests ask for nothing."""
 
 
 def test_members_are_told_of_every_change_the_new_one_too() -> None:
@@ -54,3 +59,17 @@ def test_leaving_a_group_that_one_is_not_in_changes_nothing() -> None:
     registry.join("g", GroupMember(one, "1"))
     registry.leave(one, "h")
     assert one.groups == ["g"]
+
+
+def test_a_reset_is_noted_for_a_group_with_members_until_it_is_told() -> None:
+    registry, one = ConsumerRegistry(), Told()
+    registry.note_reset("g", 1)
+    assert not registry.was_reset("g", 1)
+    registry.join("g", GroupMember(one, "1"))
+    registry.note_reset("g", 1)
+    assert (registry.was_reset("g", 1), registry.was_reset("g", 2)) == (True, False)
+    registry.forget_reset("g", 1)
+    assert not registry.was_reset("g", 1)
+    registry.note_reset("g", 2)
+    registry.leave_all(one)
+    assert not registry.was_reset("g", 2)

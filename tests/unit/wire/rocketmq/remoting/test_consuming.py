@@ -162,6 +162,25 @@ def test_the_delay_grows_with_the_failures() -> None:
     assert message.failures == 2
 
 
+@pytest.mark.rule("GRP-4")
+def test_a_message_that_is_sent_back_counts_as_settled_and_is_not_sent_back_twice() -> None:
+    client = joined()
+    client.publish("t", b"other")
+    client.ok(Code.UPDATE_OFFSET, {**PLACE, "commitOffset": "0"})
+    (first, second) = messages(client.pull("t").body)
+    for _ in range(2):
+        fields = {"offset": str(second.address), "group": "g", "delayLevel": "1"}
+        assert client.call(Code.SEND_BACK, fields).code == ResultCode.SUCCESS
+    assert [each.address for each in messages(client.pull("t").body)] == [first.address]
+    assert len(messages(client.pull("t", group="h").body)) == 2
+    assert client.ok(Code.QUERY_OFFSET, PLACE).fields == {"offset": "0"}
+    client.ok(Code.UPDATE_OFFSET, {**PLACE, "commitOffset": "1"})
+    assert client.ok(Code.QUERY_OFFSET, PLACE).fields == {"offset": "2"}
+    client.server.now += 1000
+    client.server.end_turn()
+    assert len(messages(client.pull("%RETRY%g").body)) == 1
+
+
 @pytest.mark.parametrize("offset", ["0", "-1", "99", str((1 << 38) + 99), str(1 << 62)])
 def test_a_message_that_is_not_there_cannot_be_sent_back(offset: str) -> None:
     assert returned(joined(), offset=offset) == ResultCode.SYSTEM_ERROR

@@ -7,7 +7,9 @@ import struct
 
 import pytest
 
-from escrowmq.core.access.table import TABLE
+from escrowmq.core.access.door import Door
+from escrowmq.core.access.table import TABLE, Operation
+from escrowmq.wire.rocketmq.ids import offset_of
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.operations import OPERATIONS
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
@@ -48,9 +50,23 @@ REFUSED: dict[Code, tuple[dict[str, str], bytes]] = {
     Code.GROUP_CONFIG: (GROUP, b""),
     Code.CONSUME_STATS: (GROUP, b""),
     Code.CONSUMER_CONNECTIONS: (GROUP, b""),
+    Code.TOPICS_OF_GROUP: (GROUP, b""),
+    Code.SUBSCRIPTION_OF_GROUP: (GROUP, b""),
+    Code.RUNNING_INFO: ({**GROUP, "clientId": "c"}, b""),
+    Code.RESET_PROGRESS: ({**GROUP, "timestamp": "0"}, b""),
+    Code.COPY_PROGRESS: ({"topic": "t", "srcGroup": "g", "destGroup": "g"}, b""),
+    Code.QUERY_MESSAGE: ({"topic": "t", "key": "k"}, b""),
 }
 """For each request that a user without any right may not send: its fields and its body."""
-ANSWERED = {Code.END_TRANSACTION, Code.ALL_GROUP_CONFIGS, Code.VIEW_MESSAGE}
+ANSWERED = {
+    Code.END_TRANSACTION,
+    Code.ALL_GROUP_CONFIGS,
+    Code.VIEW_MESSAGE,
+    Code.CONSUME_DIRECTLY,
+    Code.RESUME_HALF,
+    Code.BROKER_CONSUME_STATS,
+    Code.GROUPS_OF_TOPIC,
+}
 """These need rights on an object that the request finds first; other tests try them."""
 
 
@@ -81,3 +97,26 @@ def test_a_request_without_the_right_is_refused(code: Code) -> None:
 def test_groups_of_others_are_left_out() -> None:
     listed = json.loads(stripped().ok(Code.ALL_GROUP_CONFIGS).body)
     assert listed["subscriptionGroupTable"] == {}
+    assert json.loads(stripped().ok(Code.BROKER_CONSUME_STATS).body)["consumeStatsList"] == []
+    assert json.loads(stripped().ok(Code.GROUPS_OF_TOPIC, {"topic": "t"}).body)["groupList"] == []
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_message_that_is_named_by_its_id_needs_the_right_to_read_its_topic() -> None:
+    client = Client(server())
+    plain = client.publish("t").fields["msgId"]
+    half = client.publish("x", TRAN_MSG="true", UNIQ_KEY="u").fields["msgId"]
+    client.heartbeat("g", "c", t="*")
+    client.server.broker.access.set_permission("guest", "/", "^$", "^$", "^g$")
+    for message_id in (plain, half):
+        offset = str(offset_of(message_id))
+        assert client.call(Code.VIEW_MESSAGE, {"offset": offset}).code == ResultCode.NO_PERMISSION
+        fields = {"consumerGroup": "g", "clientId": "c", "msgId": message_id}
+        assert client.call(Code.CONSUME_DIRECTLY, fields).code == ResultCode.NO_PERMISSION
+    client.server.broker.access.add_user("bob", "hash")
+    client.server.broker.access.set_permission("bob", "/", "^$", "^$", "^$")
+    half_of_guest = client.server.broker.half.named("/", "x", "u")
+    assert half_of_guest is not None
+    assert not Door(client.server.broker.access, "bob", client.server.broker.directory.vhost("/")).allows(
+        Operation.DECIDE_HALF, half=half_of_guest
+    )

@@ -74,6 +74,46 @@ def test_a_topic_for_transactions_takes_no_others() -> None:
     assert client.publish("n", TRAN_MSG="true", UNIQ_KEY="u").code == ResultCode.MESSAGE_ILLEGAL
     batch = part(0, b"a", b"")
     assert client.call(Code.SEND_BATCH, send_fields("t"), batch).code == ResultCode.MESSAGE_ILLEGAL
+    transactional = part(0, b"a", b"TRAN_MSG\x01true\x02")
+    for topic in ("n", "t", "u"):
+        assert client.call(Code.SEND_BATCH, send_fields(topic), transactional).code == ResultCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.rule("HALF-7")
+@pytest.mark.parametrize(
+    ("message_type", "properties"),
+    [("normal", {}), ("fifo", {"__SHARDINGKEY": "k"}), ("delay", {"DELAY": "1"}), ("delay", {"TIMER_DELAY_MS": "1"})],
+)
+def test_normal_fifo_and_delay_are_told_apart(message_type: str, properties: dict[str, str]) -> None:
+    machine = server()
+    for each in ("normal", "fifo", "delay"):
+        machine.broker.topics.declare(machine.broker.directory.vhost("/"), each, 1, each)
+    client = Client(machine)
+    for each in ("normal", "fifo", "delay"):
+        sent = client.publish(each, b"body", 0, UNIQ_KEY="u", **properties)
+        if each == message_type:
+            assert sent.code == ResultCode.SUCCESS
+        else:
+            assert sent.code == ResultCode.MESSAGE_ILLEGAL
+            types = f"expected type is {each.upper()}, but actual type is {message_type.upper()}"
+            assert sent.remark == f"TopicMessageType validate failed, the {types}"
+
+
+@pytest.mark.rule("HALF-7")
+@pytest.mark.parametrize(("first", "second"), [({"TRAN_MSG": "true"}, {}), ({}, {"TRAN_MSG": "true"})])
+def test_the_first_message_decides_whether_a_topic_takes_transactional_ones(
+    first: dict[str, str], second: dict[str, str]
+) -> None:
+    client = Client(server())
+    assert client.publish("t", b"body", 0, UNIQ_KEY="u", **first).code == ResultCode.SUCCESS
+    assert client.publish("t", b"body", 0, UNIQ_KEY="v", **second).code == ResultCode.MESSAGE_ILLEGAL
+    assert client.publish("t", b"body", 0, UNIQ_KEY="w", **first).code == ResultCode.SUCCESS
+
+
+def test_a_topic_that_was_created_by_a_send_takes_all_but_transactional_messages() -> None:
+    client = Client(server())
+    for properties in ({}, {"DELAY": "1"}, {"__SHARDINGKEY": "k"}):
+        assert client.publish("t", b"body", 0, **properties).code == ResultCode.SUCCESS
 
 
 def test_a_batch_becomes_messages_of_one_queue() -> None:

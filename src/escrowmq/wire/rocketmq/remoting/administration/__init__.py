@@ -1,0 +1,1 @@
+"""Requests of operators' tools, such as mqadmin."""
