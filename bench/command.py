@@ -20,6 +20,7 @@ from bench import report
 from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ, TimedEscrowMQ
 from bench.measure import MeasureError, Measurement, machine, sync_rate
 from bench.peers import Artemis, BrokerJ
+from bench.rocketmq_broker import RocketMQ
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
 
@@ -144,6 +145,7 @@ def broker_kinds(console: Console, only: str | None) -> Kinds:
         (RabbitMQ, None if RabbitMQ.installed() else "Debian's package rabbitmq-server is not installed"),
         (Artemis, Artemis.missing()),
         (BrokerJ, BrokerJ.missing()),
+        (RocketMQ, RocketMQ.missing()),
     ):
         if only in (None, kind.name.lower()):
             if missing is None:
@@ -192,7 +194,9 @@ def _terminated(*_: object) -> NoReturn:
 )
 @click.option("--quick", is_flag=True, help="Short runs and small backlogs, to check that everything works.")
 @click.option(
-    "--only", type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j"]), help="Measure only this broker."
+    "--only",
+    type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j", "rocketmq"]),
+    help="Measure only this broker.",
 )
 @click.option(
     "--data", type=click.Path(path_type=Path), default=HERE / "data", help="The directory for the brokers' data."

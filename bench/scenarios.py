@@ -17,6 +17,7 @@ from bench.models import Models
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
+from bench.rocketmq import ROCKETMQ_RATES
 from bench.scenario import Figure, Scenario, Settings
 from bench.spark_link import measured
 from bench.stalls import STALLS
@@ -120,6 +121,7 @@ SCENARIOS: dict[str, Scenario] = {
         *LOADS10,
         HeldDeliveries("amqp10-held-received", "1,000,000 deliveries that no consumer settles", received),
         HeldDeliveries("amqp10-held-published", "1,000,000 deliveries that no producer settles", published),
+        *ROCKETMQ_RATES,
         Backlog(),
         History(),
         LongBacklog(),

@@ -53,6 +53,8 @@ class Figures:
     """Rows of AMQP 1.0, which have other brokers. Shown at the end, if any of them was measured."""
     grid: Grid | None = None
     """Shown instead of rows, if it was measured."""
+    rocketmq: Rows = field(default_factory=dict)
+    """Rows that are compared with RocketMQ. Shown after them."""
 
 
 _PAIRS: Final[Pairs] = {
@@ -121,6 +123,27 @@ _LINKS: Final[Rows] = {
     ("amqp10-held-published", "amqp10-held-published.restart"): "— restart with them",
     ("amqp10-held-published", "amqp10-held-published.restart-killed"): "— restart with them after `kill -9`",
 }
+_ROCKETMQ: Final[Rows] = {
+    ("rocketmq-remoting", "rocketmq-remoting.tx1-100"): "remoting: transactions, one at a time, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.tx1-1000"): "— 1 kB",
+    ("rocketmq-remoting", "rocketmq-remoting.tx64-100"): "transactions, 64 in flight, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.tx64-1000"): "— 1 kB",
+    ("rocketmq-remoting", "rocketmq-remoting.send64-100"): "sends, 64 in flight, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.send64-1000"): "— 1 kB",
+    ("rocketmq-remoting", "rocketmq-remoting.batch32-100"): "batches of 32, one at a time, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.batch32-1000"): "— 1 kB",
+    ("rocketmq-remoting", "rocketmq-remoting.pull-100"): "pulled, offsets committed, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.pull-1000"): "— 1 kB",
+    ("rocketmq-grpc", "rocketmq-grpc.tx64-100"): "gRPC: transactions, 64 in flight, 100 B",
+    ("rocketmq-grpc", "rocketmq-grpc.tx64-1000"): "— 1 kB",
+    ("rocketmq-grpc", "rocketmq-grpc.send64-100"): "sends, 64 in flight, 100 B",
+    ("rocketmq-grpc", "rocketmq-grpc.send64-1000"): "— 1 kB",
+    ("rocketmq-grpc", "rocketmq-grpc.pop-100"): "received, each acknowledged, 100 B",
+    ("rocketmq-grpc", "rocketmq-grpc.pop-1000"): "— 1 kB",
+    ("half-pending", "half.memory"): "memory, 1,000,000 pending half messages",
+    ("half-pending", "half.restart"): "— restart with them",
+    ("half-pending", "half.due-all"): "100,000 half messages fall due at once: all checked",
+}
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",
     ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
@@ -165,7 +188,7 @@ _EXPLAINED: Final = (
 )
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
-    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, _LINKS),
+    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, _LINKS, rocketmq=_ROCKETMQ),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
     _GUIDES / "auditing.md": Figures(_AUDIT),
@@ -236,21 +259,21 @@ def neighbour_table(results: dict[str, Any], wanted: Neighbours) -> str:
     return "\n".join([*head, "| | p99 | longest |", "|---|---:|---:|", *rows])
 
 
-def link_table(results: dict[str, Any], wanted: Rows) -> str:
-    """Format the medians of the brokers of AMQP 1.0; empty if none was measured."""
+def peer_table(results: dict[str, Any], wanted: Rows, peers: tuple[str, ...], sentence: str) -> str:
+    """Format the medians of EscrowMQ and of these peers; empty if none was measured."""
     rows = []
     for (scenario, name), title in wanted.items():
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
         if figure is not None:
-            cells = [cell(figure, broker) for broker in ("EscrowMQ", "Artemis", "Broker-J")]
+            cells = [cell(figure, broker) for broker in ("EscrowMQ", *peers)]
             rows.append(f"| {title} | {' | '.join(cells)} | {times(figure['ratio'])} |")
     if not rows:
         return ""
     head = [
-        "AMQP 1.0. The ratio is to the better of the two others.",
+        sentence,
         "",
-        "| | EscrowMQ | Artemis | Broker-J | ratio |",
-        "|---|---:|---:|---:|---:|",
+        f"| | EscrowMQ | {' | '.join(peers)} | ratio |",
+        f"|---|---:|{'---:|' * len(peers)}---:|",
     ]
     return "\n".join([*head, *rows])
 
@@ -272,6 +295,7 @@ def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
     titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
     titles += [(scenario, f"AMQP 1.0: {title.removeprefix('— ')}") for (scenario, _), title in wanted.links.items()]
+    titles += [(scenario, f"RocketMQ: {title.removeprefix('— ')}") for (scenario, _), title in wanted.rocketmq.items()]
     titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
     for title, (uniform, varied) in wanted.pairs.items():
         titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
@@ -303,7 +327,13 @@ def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     if wanted.grid is not None:
         found = grid_table(results, wanted.grid)
         return f"{found}\n\n{machines(results, wanted)}" if found else NO_RESULTS
-    more = (neighbour_table(results, wanted.neighbours), link_table(results, wanted.links))
+    better = "AMQP 1.0. The ratio is to the better of the two others."
+    durable = "RocketMQ's protocols. Both brokers sync before they answer."
+    more = (
+        neighbour_table(results, wanted.neighbours),
+        peer_table(results, wanted.links, ("Artemis", "Broker-J"), better),
+        peer_table(results, wanted.rocketmq, ("RocketMQ",), durable),
+    )
     parts = [table(results, wanted.rows), *filter(None, more), machines(results, wanted)]
     if wanted.pairs:
         parts.insert(0, pair_table(results, wanted.pairs))

@@ -37,8 +37,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "units",
     ),
     "java": (),
-    # It measures any broker, so it imports none; the codec of AMQP 1.0 knows no broker.
-    "perf": ("text", "urls", "wire.addresses", "wire.amqp10.codec", "__version__"),
+    # It measures any broker, so it imports none; the codec of AMQP 1.0, frames and messages know no broker.
+    "perf": (
+        "text",
+        "urls",
+        "wire.addresses",
+        "wire.amqp10.codec",
+        "wire.http2.frames",
+        "wire.rocketmq.proto",
+        "__version__",
+    ),
     # It uses only public interfaces: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),

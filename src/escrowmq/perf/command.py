@@ -19,6 +19,8 @@ from escrowmq.perf.workload import (
     MAX_SIZE,
     ONE_PHASE,
     PRESETTLED,
+    ROCKETMQ,
+    ROCKETMQ_GRPC,
     SCENARIOS,
     SECOND,
     TWO_PHASE,
@@ -29,6 +31,8 @@ _AFTER_DURATION = 120.0
 """The time (s) beyond its duration in which a run may confirm and deliver its last messages."""
 _BY_COUNT = 600.0
 _INTERRUPTED = 130
+SCHEMES = {ROCKETMQ: "rocketmq", ROCKETMQ_GRPC: "rocketmq+grpc"}
+"""The schemes of URLs for protocols that are not AMQP."""
 
 _POSITIVE = click.IntRange(min=1)
 _COUNT = click.IntRange(min=0)
@@ -49,11 +53,14 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 @click.command()
 @click.option(
     "--url",
-    default="amqp://guest:guest@127.0.0.1:5672/",
-    show_default=True,
-    help="The broker: amqp://user:password@host:port/vhost.",
+    help="The broker, amqp://user:password@host:port/vhost (guest at 127.0.0.1:5672); for the protocols of RocketMQ "
+    "rocketmq://host:port, the name server, and rocketmq+grpc://host:port.",
 )
-@click.option("--protocol", type=click.Choice([AMQP091, AMQP10]), help="AMQP 0-9-1 (the default) or 1.0.")
+@click.option(
+    "--protocol",
+    type=click.Choice([AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC]),
+    help="AMQP 0-9-1 (the default) or 1.0, or RocketMQ's classic remoting or gRPC.",
+)
 @click.option(
     "--mode",
     type=click.Choice([PRESETTLED, FIRST, SECOND]),
@@ -86,6 +93,10 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 @click.option("--persistent/--transient", default=None, help="Delivery mode 2 or 1.")
 @click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")
 @click.option("--window", type=_POSITIVE, help="With confirms: unconfirmed messages a channel may have.")
+@click.option(
+    "--batch", type=click.IntRange(0, 1024), help="With RocketMQ: messages in one send, and in one answer to a pull."
+)
+@click.option("--name-server", help="With rocketmq-grpc: HOST:PORT of the name server (port 9876 of the same host).")
 @click.option("--tx-size", type=_COUNT, help="Publishes in a transaction; each commit is awaited.")
 @click.option(
     "--xa",
@@ -127,7 +138,7 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--quiet", is_flag=True, help="No live display.")
 def perf(
-    url: str,
+    url: str | None,
     scenario: str | None,
     auto_ack: bool,
     ack_every: int | None,
@@ -138,7 +149,7 @@ def perf(
     quiet: bool,
     **changes: Any,
 ) -> None:
-    """Load a broker by AMQP 0-9-1 or AMQP 1.0, and measure rates and latency.
+    """Load a broker by AMQP 0-9-1, AMQP 1.0 or a protocol of RocketMQ, and measure rates and latency.
 
     Ends with an error if the broker cannot be reached, closes the connection, stalls, or does not deliver what was
     published. Ctrl-C ends the run and prints the results so far.
@@ -151,6 +162,7 @@ def perf(
       escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --size 1000 --count 100000 --persistent --confirms
       escrowmq perf --scenario tx100 --producers 4 --json --quiet
       escrowmq perf --protocol amqp10 --scenario varied-confirms --mode second
+      escrowmq perf --protocol rocketmq --tx-size 1 --window 64 --queues 4
     """
     changes = {name: value for name, value in changes.items() if value is not None}
     if auto_ack and ack_every is not None:
@@ -161,7 +173,10 @@ def perf(
         changes["ack_every"] = ack_every
     try:
         workload = workload_of(scenario, changes)
-        target = parse_url(url)
+        scheme = SCHEMES.get(workload.protocol, "amqp")
+        target = parse_url(url or f"{scheme}://127.0.0.1")
+        if target.scheme != scheme:
+            raise WrongUsage(f"--protocol {workload.protocol} needs a URL with the scheme {scheme}")
         if deadline is None:
             deadline = _BY_COUNT if workload.duration is None else workload.duration + _AFTER_DURATION
         console = Console(stderr=True)

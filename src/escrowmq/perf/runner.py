@@ -14,11 +14,19 @@ from escrowmq.perf.loop import Limits, Loop, Sample
 from escrowmq.perf.pace import SECOND
 from escrowmq.perf.peer import Producer
 from escrowmq.perf.protocol import RunSession
+from escrowmq.perf.rocketmq.grpc.session import GrpcRunSession
+from escrowmq.perf.rocketmq.remoting.session import RemotingSession
 from escrowmq.perf.totals import Totals
 from escrowmq.perf.url import Target
-from escrowmq.perf.workload import AMQP10, Workload
+from escrowmq.perf.workload import AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC, Workload
 
 _SETTLE_TIMEOUT = 30.0
+_OPENS: dict[str, Callable[[Target, Workload, Totals], RunSession]] = {
+    AMQP091: open_amqp091,
+    AMQP10: open_amqp10,
+    ROCKETMQ: RemotingSession,
+    ROCKETMQ_GRPC: GrpcRunSession,
+}
 
 
 @dataclass(slots=True)
@@ -51,8 +59,7 @@ def run(
 ) -> Outcome:
     """Load the broker. Raises PerfError if it cannot be reached, closes, stalls, or loses or repeats messages."""
     totals = Totals()
-    opens = open_amqp10 if workload.protocol == AMQP10 else open_amqp091
-    session: RunSession = opens(target, workload, totals)
+    session: RunSession = _OPENS[workload.protocol](target, workload, totals)
     outcome = Outcome(workload, session.product, session.version, totals, 0)
 
     def sampled(sample: Sample, blocked: str | None) -> None:

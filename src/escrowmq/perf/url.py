@@ -1,4 +1,4 @@
-"""The address of the broker: `amqp://user:password@host:port/vhost`."""
+"""The address of the broker: `amqp://user:password@host:port/vhost`, or `rocketmq://host:port`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from urllib.parse import unquote
 from escrowmq.perf.errors import WrongUsage
 from escrowmq.urls import redacted, split
 
-DEFAULT_PORT = 5672
+DEFAULT_PORTS = {"amqp": 5672, "rocketmq": 9876, "rocketmq+grpc": 8081}
+"""By scheme. The port of RocketMQ is that of the name server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Target:
     user: str
     password: str
     vhost: str
+    scheme: str = "amqp"
 
     @property
     def address(self) -> str:
@@ -29,7 +31,7 @@ class Target:
 
 
 def parse_url(url: str) -> Target:
-    """Read an AMQP URL. Missing parts default to user guest, password guest, port 5672 and the virtual host `/`.
+    """Read a URL. Missing parts default to user guest, password guest, the port of the scheme and the virtual host `/`.
 
     Raises WrongUsage, which names the wrong part.
     """
@@ -37,8 +39,9 @@ def parse_url(url: str) -> Target:
         parts = split(url)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
-    if parts.scheme != "amqp":
-        raise WrongUsage(f"bad URL {redacted(url)}: the scheme must be amqp, not {parts.scheme!r}")
+    if parts.scheme not in DEFAULT_PORTS:
+        schemes = ", ".join(DEFAULT_PORTS)
+        raise WrongUsage(f"bad URL {redacted(url)}: the scheme must be one of {schemes}, not {parts.scheme!r}")
     if not parts.hostname:
         raise WrongUsage(f"bad URL {redacted(url)}: no host")
     if parts.query or parts.fragment:
@@ -48,8 +51,9 @@ def parse_url(url: str) -> Target:
         raise WrongUsage(f"bad URL {redacted(url)}: write a slash in the virtual host as %2F")
     return Target(
         host=parts.hostname,
-        port=DEFAULT_PORT if parts.port is None else parts.port,
+        port=DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port,
         user="guest" if parts.username is None else unquote(parts.username),
         password="guest" if parts.password is None else unquote(parts.password),
         vhost=vhost or "/",
+        scheme=parts.scheme,
     )

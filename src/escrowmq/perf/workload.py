@@ -11,8 +11,9 @@ from escrowmq.perf.messages import Variety
 KB = 1024
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
-AMQP091, AMQP10 = "amqp091", "amqp10"
-"""The protocols."""
+AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC = "amqp091", "amqp10", "rocketmq", "rocketmq-grpc"
+"""The protocols. Those of RocketMQ are classic remoting and gRPC."""
+MAX_ROCKETMQ_SIZE = 256 * KB
 PRESETTLED, FIRST, SECOND = "presettled", "first", "second"
 """The settlement modes of AMQP 1.0."""
 TWO_PHASE = "two-phase"
@@ -59,9 +60,13 @@ class Workload:
     persistent: bool = False
     confirms: bool = False
     window: int = 2000
-    """Unconfirmed messages a channel may have, with confirms."""
+    """Unconfirmed messages a channel may have, with confirms. With RocketMQ, also transactions in flight."""
+    batch: int = 0
+    """With RocketMQ: messages in one send, and at most in one answer to a consumer; 0: single sends."""
     tx_size: int = 0
     """Publishes in a transaction; 0: no transactions."""
+    name_server: str = ""
+    """With RocketMQ's gRPC: host and port of the name server, by which the topic is declared; empty: the same host."""
     protocol: str = AMQP091
     mode: str = ""
     """The settlement mode of AMQP 1.0; empty: `first` for what is confirmed or acknowledged, otherwise presettled."""
@@ -169,9 +174,33 @@ class Workload:
         if self.random or (self.producers and self.queues > min(self.producers, self.consumers or self.producers)):
             raise WrongUsage("--protocol amqp10 needs a producer and a consumer for each queue, and excludes --random")
 
+    def _check_rocketmq(self) -> None:
+        """Raise WrongUsage if a figure has no meaning in RocketMQ's protocols, or needs one of them."""
+        if self.protocol not in (ROCKETMQ, ROCKETMQ_GRPC):
+            if self.batch:
+                raise WrongUsage("--batch needs --protocol rocketmq")
+            if self.name_server:
+                raise WrongUsage("--name-server needs --protocol rocketmq-grpc")
+            return
+        if self.xa or self.rpc or self.get or self.keys or self.fanout or self.channels > 1 or self.subscriptions > 1:
+            raise WrongUsage(
+                "the protocols of RocketMQ exclude --xa, --rpc, --get, --keys, --fanout, --channels and --subscriptions"
+            )
+        if self.random or self.priorities or self.mode:
+            raise WrongUsage("the protocols of RocketMQ exclude --random, --priorities and --mode")
+        if self.producers and not self.confirms and self.tx_size != 1:
+            raise WrongUsage("the protocols of RocketMQ answer each send, so they need --confirms or --tx-size 1")
+        if self.batch and (self.tx_size or self.protocol != ROCKETMQ):
+            raise WrongUsage("--batch excludes --tx-size and --protocol rocketmq-grpc")
+        if not 0 < self.size - self.spread <= self.size + self.spread <= MAX_ROCKETMQ_SIZE:
+            raise WrongUsage(f"with the protocols of RocketMQ, bodies have from 1 to {MAX_ROCKETMQ_SIZE} bytes")
+        if self.consumers > self.queues:
+            raise WrongUsage("with the protocols of RocketMQ, each consumer needs a queue of its own")
+
     def _check_ways(self) -> None:
         """Raise WrongUsage if ways of publishing or consuming contradict each other."""
         self._check_amqp10()
+        self._check_rocketmq()
         if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
             raise WrongUsage("--keys needs --bindings of at most the same number, and excludes --fanout")
         if self.get and (self.stamped or self.subscriptions > 1):

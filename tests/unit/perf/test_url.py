@@ -28,7 +28,7 @@ def test_a_valid_url_is_parsed(url: str, expected: Target) -> None:
     ("url", "complaint"),
     [
         ("localhost:5672", "scheme"),
-        ("http://localhost", "scheme must be amqp, not 'http'"),
+        ("http://localhost", "scheme must be one of amqp, rocketmq, rocketmq.grpc, not 'http'"),
         ("amqps://localhost", "scheme"),
         ("amqp://", "no host"),
         ("amqp://h:port/", "a port is a number"),

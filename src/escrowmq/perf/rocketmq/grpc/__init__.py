@@ -1,0 +1,1 @@
+"""RocketMQ over gRPC: sends, transactions, and messages that are received and acknowledged."""

@@ -1,0 +1,1 @@
+"""Classic remoting: sends, transactions and pulls, to a name server and a broker."""
