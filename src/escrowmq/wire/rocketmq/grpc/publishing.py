@@ -9,7 +9,6 @@ from escrowmq.wire.rocketmq.content import envelope_of
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok, refusal
 from escrowmq.wire.rocketmq.grpc.incoming import IncomingMessage, read_message
 from escrowmq.wire.rocketmq.grpc.kinds import check_type
-from escrowmq.wire.rocketmq.grpc.recalling import recall_handle
 from escrowmq.wire.rocketmq.grpc.transactions import store_half
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status
 from escrowmq.wire.rocketmq.proto.service_pb2 import (
@@ -17,6 +16,7 @@ from escrowmq.wire.rocketmq.proto.service_pb2 import (
     SendMessageResponse,
     SendResultEntry,
 )
+from escrowmq.wire.rocketmq.recalls import handle_of
 
 if TYPE_CHECKING:
     from escrowmq.core.topology.topics import Topic
@@ -81,7 +81,7 @@ def _publish(session: GrpcSession, topic: Topic, incoming: IncomingMessage) -> t
         queues = (topic.streams[queue],)
     handle = ""
     if incoming.is_delayed:
-        handle = recall_handle(session, queues, envelope, content, incoming.message_id)
+        handle = handle_of(engine, queues, envelope, content, incoming.message_id)
     else:
         offset = queues[0].next_position - 1
     receipt = engine.publish(envelope, [content], queues)

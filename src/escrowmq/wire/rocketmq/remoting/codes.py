@@ -65,6 +65,7 @@ class Code(IntEnum):
     TOPIC_CONFIG = 351
     GROUP_CONFIG = 352
     LITE_PULL = 361
+    RECALL = 370
 
 
 class ResultCode(IntEnum):

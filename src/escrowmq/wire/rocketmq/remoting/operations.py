@@ -70,6 +70,7 @@ OPERATIONS: Final[Mapping[Code, tuple[Operation, ...]]] = MappingProxyType(
         Code.CONSUME_DIRECTLY: (Operation.SETTLE_GROUP, Operation.CONSUME_GROUP),
         Code.RESET_PROGRESS: (Operation.RESET_GROUP,),
         Code.COPY_PROGRESS: (Operation.DESCRIBE_GROUP, Operation.RESET_GROUP),
+        Code.RECALL: (Operation.PUBLISH,),
         Code.VIEW_MESSAGE: (Operation.CONSUME_GROUP,),
         Code.QUERY_MESSAGE: (Operation.CONSUME_GROUP,),
         Code.RESUME_HALF: (Operation.DECIDE_HALF,),

@@ -11,6 +11,7 @@ from escrowmq.wire.rocketmq.remoting.administration import figures, groups, memb
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.producing import end_transaction
 from escrowmq.wire.rocketmq.remoting.pulling import pull
+from escrowmq.wire.rocketmq.remoting.recalling import recall_message
 from escrowmq.wire.rocketmq.remoting.sending import send
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Code.CONSUME_DIRECTLY: members.consume_directly,
         Code.RESET_PROGRESS: progress.reset_progress,
         Code.COPY_PROGRESS: progress.copy_progress,
+        Code.RECALL: recall_message,
         Code.VIEW_MESSAGE: queries.view_message,
         Code.QUERY_MESSAGE: queries.query_message,
         Code.RESUME_HALF: queries.resume_half,

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq import ids, names, properties
 from escrowmq.wire.rocketmq.content import ANY_QUEUE, TRANSACTION_MASK, MessageContent, envelope_of
+from escrowmq.wire.rocketmq.recalls import handle_of
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import flag, number, text
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES, BatchError, decode_batch
 from escrowmq.wire.rocketmq.remoting.producing import store_half
+from escrowmq.wire.rocketmq.remoting.recalling import classic_handle
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 from escrowmq.wire.rocketmq.topics import MIXED, TRANSACTION, UNSPECIFIED, type_fault
 
@@ -125,7 +127,10 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
     if properties.DELAYS & found.keys():
         queues = engine.route(connection.login.vhost, envelope, packed)
         position = stream.next_position if queues == (stream,) else 0
+        handle = handle_of(engine, queues, envelope, packed, found.get(properties.UNIQUE_KEY, ""))
         receipt = engine.publish(envelope, [packed], queues)
+        if handle:
+            return _delayed(connection, topic, partition, found.get(properties.UNIQUE_KEY, ""), handle, receipt.lsn)
     else:
         position = stream.next_position
         receipt = engine.publish(envelope, [packed], (stream,))
@@ -145,6 +150,14 @@ def _sent(
         "TRACE_ON": "true",
     }
     return success({name: value for name, value in fields.items() if value}, after=lsn)
+
+
+def _delayed(
+    connection: RemotingConnection, topic: Topic, partition: int, key: str, handle: str, lsn: int
+) -> HandlerReply:
+    reply = _sent(connection, topic.streams[partition], partition, 0, key, lsn)
+    reply.response.fields["recallHandle"] = classic_handle(topic.name, connection.options.broker_name, handle)
+    return reply
 
 
 def _check_type(topic: Topic, kind: str) -> None:
