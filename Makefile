@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms jms-suite go lake peers run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms jms-suite rocketmq go lake peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (ha
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
 go: $(GO_PROGRAMS) ## compile clients in Go, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
+
+rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of RocketMQ with those of a real one (a minute); this needs Java
+	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
 

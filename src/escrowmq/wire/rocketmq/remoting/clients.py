@@ -25,10 +25,11 @@ class Notified(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicSubscription:
-    """What a consumer wants of a topic: an expression of a kind, TAG or SQL92."""
+    """An expression of a kind, TAG or SQL92, that a consumer has for a topic, and the client's number of it."""
 
     kind: str = ""
     expression: str = "*"
+    version: int = 0
 
 
 @dataclass(slots=True)

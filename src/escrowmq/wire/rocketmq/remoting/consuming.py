@@ -77,7 +77,10 @@ def _join(
 def _subscriptions(found: dict[str, Any]) -> dict[str, TopicSubscription]:
     result = {}
     for each in objects(found.get("subscriptionDataSet"), MOST_SUBSCRIPTIONS):
-        subscription = TopicSubscription(member(each, "expressionType"), member(each, "subString") or "*")
+        version = each.get("subVersion")
+        subscription = TopicSubscription(
+            member(each, "expressionType"), member(each, "subString") or "*", version if type(version) is int else 0
+        )
         try:
             wanted(subscription.kind, subscription.expression)
         except FilterError as error:
@@ -230,7 +233,7 @@ def send_back(connection: RemotingConnection, request: Command) -> HandlerReply:
     content = content_for(entries[0].run.envelope, entries[0].content)
     kept = properties.parse(content.properties)
     kept.setdefault(properties.RETRY_TOPIC, topic.name)
-    kept.setdefault(properties.ORIGIN_ID, fields.get("originMsgId", ""))
+    kept.setdefault(properties.ORIGIN_ID, ids.message_id(*connection.address, ids.place_offset(place)))
     for delay in properties.DELAYS:
         kept.pop(delay, None)
     level = number(fields, "delayLevel", 0)

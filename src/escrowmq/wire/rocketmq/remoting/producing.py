@@ -158,6 +158,8 @@ def end_transaction(connection: RemotingConnection, request: Command) -> Handler
     try:
         half = halves.at(login.vhost_name, half_number)
         login.door.check(Operation.DECIDE_HALF, half=half)
+        if half is not None and fields.get("producerGroup", half.group) != half.group:
+            raise RequestFault(ResultCode.SYSTEM_ERROR, "The producer group wrong")
         decide = {COMMIT: halves.commit, ROLL_BACK: halves.roll_back, UNKNOWN: halves.unknown}.get(
             number(fields, "commitOrRollback", UNKNOWN)
         )

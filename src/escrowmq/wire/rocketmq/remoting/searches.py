@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError
@@ -42,8 +43,8 @@ class _SearchRange(NamedTuple):
 
 
 class KeySearch:
-    """One search, from the newest message to older ones, in all queues of a topic in turn. The answer has the messages
-    in the order in which they were found.
+    """One search, from the newest message to older ones, in all queues of a topic in turn. The answer has the oldest
+    message first.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class KeySearch:
         self._octets = key.encode("utf-8", "surrogateescape")
         self._has_key = _has_unique_key(key) if unique else _has_key(key)
         self._left = MOST_EXAMINED
-        self._found: list[bytes] = []
+        self._found: list[tuple[int, bytes]] = []
         self._size = 0
         begin, end = number(fields, "beginTimestamp", 0), number(fields, "endTimestamp", _FOREVER)
         self._parts = [
@@ -122,8 +123,9 @@ class KeySearch:
             if len(self._found) >= self._most or self._size >= MOST_BYTES:
                 return
             if entry.position < part.end and self._octets in entry.content and self._has_key(_properties(entry)):
-                self._found.append(self._encoded(part, entry))
-                self._size += len(self._found[-1])
+                found = self._encoded(part, entry)
+                self._found.append((entry.run.time, found))
+                self._size += len(found)
 
     def _encoded(self, part: _SearchRange, entry: Entry) -> bytes:
         place = ids.place_offset(ids.StreamPlace(part.stream.ident, entry.position))
@@ -133,7 +135,9 @@ class KeySearch:
     def _result(self) -> Command:
         fields = {"indexLastUpdateTimestamp": str(self._connection.engine.now), "indexLastUpdatePhyoffset": "0"}
         if self._found:
-            return Command(ResultCode.SUCCESS, fields, b"".join(self._found))
+            self._found.reverse()
+            self._found.sort(key=itemgetter(0))
+            return Command(ResultCode.SUCCESS, fields, b"".join([message for _, message in self._found]))
         text = "can not find message, maybe time range not correct"
         if self._left <= 0:
             text += f"; the newest {MOST_EXAMINED} messages of the time range were examined"

@@ -219,7 +219,8 @@ def topic_for(connection: RemotingConnection, asked: Send, *, transactional: boo
         return found
     fault = names.topic_fault(name)
     if fault:
-        raise RequestFault(ResultCode.MESSAGE_ILLEGAL, fault)
+        result = ResultCode.NO_PERMISSION if names.is_reserved(name) else ResultCode.INVALID_PARAMETER
+        raise RequestFault(result, fault)
     group = names.group_of(name)
     if group is not None and catalogue.group(group) is not None:
         return catalogue.create(name, 1)
@@ -241,7 +242,7 @@ def chosen(connection: RemotingConnection, topic: Topic, queue: int) -> int:
         return connection.next_queue(count)
     if queue >= count:
         raise RequestFault(
-            ResultCode.SYSTEM_ERROR, f"request queueId[{queue}] is illegal: topic {topic.name} has {count}"
+            ResultCode.INVALID_PARAMETER, f"request queueId[{queue}] is illegal: topic {topic.name} has {count}"
         )
     return queue
 

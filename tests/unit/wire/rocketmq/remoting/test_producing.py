@@ -109,6 +109,7 @@ def test_a_half_message_that_is_sent_again_is_the_same_transaction() -> None:
         ({"tranStateTableOffset": "7", "commitLogOffset": str((1 << 62) + 7)}, ResultCode.QUERY_NOT_FOUND),
         ({"msgId": "other"}, ResultCode.QUERY_NOT_FOUND),
         ({"commitOrRollback": "3"}, ResultCode.INVALID_PARAMETER),
+        ({"producerGroup": "other"}, ResultCode.SYSTEM_ERROR),
     ],
 )
 def test_a_decision_for_another_message_has_no_effect(fields: dict[str, str], result: ResultCode) -> None:

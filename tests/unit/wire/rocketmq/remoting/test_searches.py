@@ -44,14 +44,14 @@ def test_a_turn_examines_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     turns(client, 40)
     found = client.response(number)
     assert found is not None
-    assert [each.content.body for each in messages(found.body)] == [b"3", b"2", b"1", b"0"]
+    assert [each.content.body for each in messages(found.body)] == [b"0", b"1", b"2", b"3"]
 
 
 def test_only_the_newest_messages_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "PIECE", 2)
     monkeypatch.setattr(searches, "MOST_EXAMINED", 2)
     client = filled(4)
-    assert [each.content.body for each in messages(searched(client).body)] == [b"3", b"2"]
+    assert [each.content.body for each in messages(searched(client).body)] == [b"2", b"3"]
     missing = searched(client, key="none")
     assert missing.code == ResultCode.QUERY_NOT_FOUND
     assert missing.remark is not None
@@ -62,7 +62,7 @@ def test_a_time_range_and_a_number_limit_what_is_found() -> None:
     client = filled(5)
     begin = client.server.now - 5000
     found = searched(client, beginTimestamp=str(begin + 1000), endTimestamp=str(begin + 3000))
-    assert [each.content.body for each in messages(found.body)] == [b"3", b"2", b"1"]
+    assert [each.content.body for each in messages(found.body)] == [b"1", b"2", b"3"]
     assert len(messages(searched(client, maxNum="2").body)) == 2
 
 

@@ -26,7 +26,7 @@ def test_each_view_is_a_topic_with_one_queue_that_can_only_be_read() -> None:
         (queue,) = found(client, Code.ROUTE, topic=topic)["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"]) == (4, 1)
         assert found(client, Code.TOPIC_CONFIG, topic=topic)["perm"] == 4
-        assert client.publish(topic).code == ResultCode.MESSAGE_ILLEGAL
+        assert client.publish(topic).code == ResultCode.NO_PERMISSION
         assert b'"maxOffset": 0, "minOffset": 0' in client.ok(Code.TOPIC_STATS, {"topic": topic}).body
 
 

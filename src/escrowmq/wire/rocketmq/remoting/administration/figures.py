@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.wire.rocketmq.remoting.administration.documents import json_reply
+from escrowmq.wire.rocketmq.remoting.administration.topics import MINUTE_MS, published
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import text
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 
 if TYPE_CHECKING:
-    from escrowmq.core.topology.topics import Topic
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
     from escrowmq.wire.rocketmq.remoting.frames import Command
 
 _PUT_NUMBERS: Final = "TOPIC_PUT_NUMS"
-_MINUTE_MS: Final = 60_000
-_WINDOWS: Final = {"statsMinute": _MINUTE_MS, "statsHour": 60 * _MINUTE_MS, "statsDay": 24 * 60 * _MINUTE_MS}
+_WINDOWS: Final = {"statsMinute": MINUTE_MS, "statsHour": 60 * MINUTE_MS, "statsDay": 24 * 60 * MINUTE_MS}
 _UNKNOWN: Final = (
     "bootTimestamp",
     "commitLogDiskRatio",
@@ -48,7 +47,7 @@ def broker_runtime(connection: RemotingConnection, request: Command) -> HandlerR
     del request
     topics = connection.catalogue.all()
     held = sum(stream.end - stream.begin for topic in topics for stream in topic.streams)
-    rate = sum(_published(connection, topic, _MINUTE_MS) for topic in topics) / 60
+    rate = sum(published(connection, topic, MINUTE_MS) for topic in topics) / 60
     table = dict.fromkeys(_UNKNOWN, "0") | {
         "brokerActive": "true",
         "brokerVersion": "479",
@@ -61,12 +60,6 @@ def broker_runtime(connection: RemotingConnection, request: Command) -> HandlerR
     return json_reply({"table": table})
 
 
-def _published(connection: RemotingConnection, topic: Topic, window_ms: int) -> int:
-    """The number of messages that a topic has received in the last `window_ms` milliseconds, and still has."""
-    begin = connection.engine.now - window_ms
-    return sum(stream.end - stream.position_at(begin) for stream in topic.streams)
-
-
 def topic_rates(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return how many messages a topic has received in the last minute, hour and day."""
     name, key = text(request.fields, "statsName"), text(request.fields, "statsKey")
@@ -75,7 +68,7 @@ def topic_rates(connection: RemotingConnection, request: Command) -> HandlerRepl
         raise RequestFault(ResultCode.SYSTEM_ERROR, f"The stats <{name[:100]}> <{key[:200]}> not exist")
     found = {}
     for window, length_ms in _WINDOWS.items():
-        count = _published(connection, topic, length_ms)
+        count = published(connection, topic, length_ms)
         found[window] = {"avgpt": 0.0, "sum": count, "tps": round(count * 1000 / length_ms, 2)}
     return json_reply(found)
 

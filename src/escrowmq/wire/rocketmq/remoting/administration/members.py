@@ -63,7 +63,7 @@ def _subscription(topic: str, subscription: TopicSubscription) -> dict[str, Any]
         "codeSet": [],
         "expressionType": subscription.kind or "TAG",
         "subString": subscription.expression,
-        "subVersion": 0,
+        "subVersion": subscription.version,
         "tagsSet": [],
         "topic": topic,
     }

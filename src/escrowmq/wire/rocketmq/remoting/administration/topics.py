@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.rocketmq.remoting.frames import Command
 
 _TYPE: Final = "message.type"
+MINUTE_MS: Final = 60_000
 
 
 def update_topic(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -100,14 +101,21 @@ def topic_stats(connection: RemotingConnection, request: Command) -> HandlerRepl
     name = text(request.fields, "topic")
     view = view_of(connection, name)
     if view is not None:
-        rows = [((name, 0), _offsets(view.begin, view.end, 0))]
+        rows, rate = [((name, 0), _offsets(view.begin, view.end, 0))], 0.0
     else:
         topic, rows = _topic(connection, request), []
+        rate = round(published(connection, topic, MINUTE_MS) / 60, 2)
         for partition, stream in enumerate(topic.streams):
             last = stream.read(stream.end - 1, 1) if stream.end > stream.begin else []
             rows.append(((name, partition), _offsets(stream.begin, stream.end, last[0].run.time if last else 0)))
     table = table_of_queues(connection.options.broker_name, rows)
-    return success(body=f'{{"offsetTable":{table}}}'.encode())
+    return success(body=f'{{"offsetTable":{table},"topicPutTps":{rate}}}'.encode())
+
+
+def published(connection: RemotingConnection, topic: Topic, window_ms: int) -> int:
+    """Return the number of messages that a topic has received in the last `window_ms` milliseconds, and still has."""
+    begin = connection.engine.now - window_ms
+    return sum(stream.end - stream.position_at(begin) for stream in topic.streams)
 
 
 def _offsets(begin: int, end: int, updated_ms: int) -> dict[str, int]:
