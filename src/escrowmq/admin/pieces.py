@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
+from escrowmq.admin.ports import BrokerProcess
+
 T = TypeVar("T")
 
 STEPS: Final = 100
@@ -38,6 +40,23 @@ class Pieces:
         while await self.piece(noting) is not None:
             pass
         return returned[0]
+
+
+async def carried_out(process: BrokerProcess, request: Generator[object, None, T]) -> T:
+    """Return the result of a request of the core that is carried out in pieces (`core.branches.large_requests`), one
+    piece in each turn.
+    """
+    requests = process.broker.engine.requests
+    while True:
+        process.begin()
+        requests.admit()
+        try:
+            while not next(request) and requests.left > 0:
+                pass
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await process.turn()
 
 
 def _noting(work: Generator[object, None, T], returned: list[T]) -> Generator[object, None, None]:

@@ -72,6 +72,10 @@ class BrokerProcess(Protocol):
         """Begin a turn, unless one has begun. Must be called before each change and each call on a connection."""
         ...
 
+    async def turn(self) -> None:
+        """Begin a turn, unless one has begun, and wait until it has ended."""
+        ...
+
     async def durably(self, change: Callable[[], T]) -> T:
         """Make a change in a turn, wait until it is on disk, and return its result."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
-from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.pieces import Pieces, carried_out
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xa import BranchView, Tally, XaResult, XaStatus
@@ -96,7 +96,8 @@ class TransactionAdmin:
         state = self._find(name).state  # the branch may have changed while it was counted
         words = state.name.lower().replace("_", " ")
         if state is State.PREPARED:
-            result = await self._process.durably(lambda: coordinator.force(name, commit=commit))
+            forced = await carried_out(self._process, self._broker.large_requests.force(name, commit=commit))
+            result = await self._process.durably(lambda: forced)
             _log_decision(view, result, commit=commit)
         elif state in DECIDED:
             raise OperationRefused(f"branch {name} is already {words}; see `escrowmq tx forget`")

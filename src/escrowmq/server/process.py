@@ -57,6 +57,11 @@ class ServerProcess:
         """See `BrokerProcess.begin`."""
         self._turns.begin()
 
+    async def turn(self) -> None:
+        """See `BrokerProcess.turn`."""
+        self._turns.begin()
+        await asyncio.sleep(0)  # the end of the turn precedes this in the event loop
+
     async def durably(self, change: Callable[[], T]) -> T:
         """See `BrokerProcess.durably`."""
         self._turns.begin()

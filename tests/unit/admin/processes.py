@@ -53,6 +53,9 @@ class FakeProcess:
     def begin(self) -> None:
         self.turns += 1
 
+    async def turn(self) -> None:
+        self.server.end_turn()
+
     async def durably(self, change: Callable[[], T]) -> T:
         result = change()
         self.server.end_turn()

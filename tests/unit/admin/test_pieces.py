@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 
-from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.pieces import Pieces, carried_out
+from tests.unit.admin.processes import FakeProcess
+from tests.unit.wire.amqp091.clients import pair
 
 
 def counting(steps: int) -> Generator[int, None, str]:
@@ -48,3 +50,20 @@ def test_each_iteration_of_the_event_loop_does_one_piece_whatever_the_number_of_
     assert max(grown) == 5
     assert sum(grown) == 60
     assert done[:15] == [0] * 5 + [1] * 5 + [2] * 5, "the operations take turns"
+
+
+def test_a_request_of_the_core_gets_one_piece_in_each_turn() -> None:
+    server, _ = pair()
+    process, requests = FakeProcess(server), server.broker.engine.requests
+    done: list[int] = []
+    server.broker.engine.at_each_turn(lambda: done.append(-1))
+
+    def request() -> Generator[bool | None, None, str]:
+        for i in range(6):
+            done.append(i)
+            requests.left -= requests.turn // 2
+            yield True if i == 1 else None
+        return "result"
+
+    assert asyncio.run(carried_out(process, request())) == "result"
+    assert done == [0, 1, -1, 2, 3, -1, 4, 5, -1]

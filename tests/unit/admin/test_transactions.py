@@ -158,3 +158,20 @@ def test_only_a_decided_branch_can_be_forgotten() -> None:
         bench.do("tx.forget", xid=NAME)
     with pytest.raises(BrokerError, match="no transaction branch"):
         bench.do("tx.forget", xid="1:00:")
+
+
+@pytest.mark.rule("DTX-11", "FAIR-1")
+def test_an_operator_commits_a_large_branch_over_several_turns() -> None:
+    bench = Bench(prepared=False)
+    for i in range(30):
+        bench.client.publish(1, "out", b"%d" % i)
+        bench.client.publish(1, "in", b"%d" % i)
+    bench.end()
+    bench.client.call(1, spec.DtxCoordinationPrepare(X.encode()), spec.DtxCoordinationPrepareOk)
+    bench.server.broker.transactions.large = 3
+    bench.server.broker.engine.requests.turn = 1
+    ended: list[bool] = []
+    bench.server.broker.engine.at_each_turn(lambda: ended.append(True))
+    assert bench.do("tx.commit", xid=NAME)["outcome"] == "committed"
+    assert len(ended) > 3
+    assert len(bodies(bench.server, "out")) == 32

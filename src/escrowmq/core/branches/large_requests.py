@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.branches.branch import Input, State
-from escrowmq.core.branches.coordinator import Coordinator
+from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator
 from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_preparation import LargePreparation
@@ -21,7 +21,7 @@ from escrowmq.core.branches.preparation import discard
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.leftover import WAIT
-from escrowmq.core.records.branches import encode_decide_head
+from escrowmq.core.records.branches import FORCED, encode_decide_head
 from escrowmq.core.records.kinds import Kind
 
 if TYPE_CHECKING:
@@ -126,6 +126,22 @@ class LargeRequests:
         self._registry.over(branch)
         yield from self._carried(work.complete())
         return XaResult(XaStatus.OK, lsn, work.returned)
+
+    def force(self, xid: Xid, *, commit: bool) -> Request:
+        """Do `Coordinator.force`."""
+        while True:
+            branch = self._registry.find(xid)
+            if not commit or branch.state is not State.PREPARED or not self._large(branch):
+                return self._coordinator.force(xid, commit=commit)
+            work = LargeOutcome(self._engine, [branch], len(FORCED))
+            if not (yield from self._gathered(work.gather(), branch)):
+                continue
+            branch.lsn = work.write(Kind.HEURISTIC, FORCED)
+            branch.step(Input.FORCE_COMMIT)
+            discard(self._engine, branch)
+            self._registry.let_go(branch)
+            yield from self._carried(work.complete())
+            return XaResult(HEURISTIC[branch.state], branch.lsn, work.returned)
 
     def _gathered(self, pieces: Iterator[None], branch: XaBranch) -> Generator[bool | None, None, bool]:
         """Gather the effects of a branch. Return False if it has changed meanwhile."""

@@ -255,6 +255,10 @@ def decode_number(data: Payload) -> int:
     return int(NUMBER.unpack_from(data)[0])
 
 
+FORCED: Final = bytes((True,))
+"""The part of a HEURISTIC record before the commit of the branch, if the decision is to commit."""
+
+
 def encode_heuristic(number: int, operations: Operations, *, commit: bool) -> tuple[list[bytes], list[int]]:
     """Return a HEURISTIC record (an operator's decision with its operations), and offsets as of `encode_commit`."""
     parts, offsets = encode_commit(number, operations)

@@ -11,7 +11,7 @@ import pytest
 
 from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.large_requests import Request
-from escrowmq.core.branches.xa import XaResult
+from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
@@ -193,7 +193,7 @@ def test_a_decision_in_pieces_is_that_in_one_piece(seed: int) -> None:
 
 
 @pytest.mark.rule("DTX-8", "TX-5")
-@pytest.mark.parametrize("how", ["commit", "decide"])
+@pytest.mark.parametrize("how", ["commit", "decide", "force"])
 def test_a_crash_or_a_snapshot_between_any_two_pieces_leaves_all_or_nothing(how: str) -> None:
     plain, site = site_of(), site_of()
     for one in (plain, site):
@@ -210,12 +210,14 @@ def test_a_crash_or_a_snapshot_between_any_two_pieces_leaves_all_or_nothing(how:
             site.sync()
             site.snapshot()
         again = site.restart()
-        decided = X not in again.branches.recover()
+        decided = not any(view.state == "prepared" for view in again.branches.views())
         assert state(again) == (after if decided else before)
         seen.append(decided)
 
     if how == "commit":
         pieces(site, site.broker.large_requests.commit(X, one_phase=False), crash)
+    elif how == "force":
+        pieces(site, site.broker.large_requests.force(X, commit=True), crash)
     else:
         request = site.broker.large_requests.decide(b"global", 1, [b"one"], application="", epoch=1)
         pieces(site, request, crash)
@@ -317,3 +319,68 @@ def test_an_abandoned_request_changes_nothing_before_its_record_and_is_carried_t
         settled(site)
         written = len(site.records(Kind.COMMIT)) > 0
         assert state(site) == (state(settled(plain)) if written else before)
+
+
+@pytest.mark.rule("DTX-11", "FAIR-1")
+@pytest.mark.parametrize("seed", range(4))
+def test_an_operators_commit_in_pieces_is_that_in_one_piece(seed: int) -> None:
+    one, other = site_of(), site_of()
+    for site in (one, other):
+        worked(site, seed)
+        assert site.coordinator.prepare(X).status is OK
+        settled(site)
+    before = one.coordinator.force(X, commit=True)
+    turns: list[bool] = []
+    result = pieces(other, other.broker.large_requests.force(X, commit=True), lambda: turns.append(True))
+    assert result.status is before.status is XaStatus.HEUR_COM
+    assert len(turns) > 20, "one unit of work is done in each turn"
+    for site in (one, other):
+        settled(site)
+    assert state(other) == state(one)
+    assert other.live() == used(other)
+    assert not other.broker.engine.promised
+    assert not other.broker.engine.outcomes
+    assert len(other.records(Kind.HEURISTIC)) == 1
+    assert other.branches.views() == one.branches.views()
+    assert state(other.restart()) == state(one.restart())
+    other.snapshot()
+    again = other.restart()
+    assert state(again) == state(one.restart())
+    assert again.coordinator.commit(X, one_phase=False).status is XaStatus.HEUR_COM
+    again.coordinator.forget(X)
+    assert again.branches.recover() == []
+
+
+@pytest.mark.rule("DTX-11")
+def test_an_operators_rollback_needs_no_pieces_before_its_record() -> None:
+    site = site_of()
+    worked(site, 1)
+    site.coordinator.prepare(X)
+    settled(site)
+    request = site.broker.large_requests.force(X, commit=False)
+    with pytest.raises(StopIteration) as end:
+        next(request)
+    assert end.value.value.status is XaStatus.HEUR_RB
+
+
+@pytest.mark.rule("DTX-11")
+@pytest.mark.parametrize("what", ["rolled back", "committed", "vhost dropped"])
+def test_a_branch_that_ends_while_an_operator_commits_it_stays_as_decided(what: str) -> None:
+    site, plain = site_of(), site_of()
+    for one in (site, plain):
+        worked(one, 2)
+        one.coordinator.prepare(X)
+        settled(one)
+    INTRUSIONS[what](plain)
+    seen: list[bool] = []
+
+    def intrude() -> None:
+        if not seen:
+            INTRUSIONS[what](site)
+        seen.append(True)
+
+    with pytest.raises(BrokerError) as caught:
+        pieces(site, site.broker.large_requests.force(X, commit=True), intrude)
+    assert caught.value.condition is Condition.NOT_FOUND
+    assert state(settled(site)) == state(settled(plain))
+    assert site.live() == used(site)
