@@ -59,6 +59,10 @@ class Clients:
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
         return [(consumer, [entry]) for consumer, entry in self.entries]
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """Nothing is copied in advance (`core.ports.Holder`)."""
+        return 1, 0
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.entries[start : start + most])
 

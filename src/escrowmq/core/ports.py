@@ -110,6 +110,13 @@ class Holder(Protocol):
         """Return copies of all unsettled deliveries. It must be fast, since a snapshot calls it between two turns."""
         ...
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """Copy deliveries in advance, so that `held` is fast, from the place `at` on (0: the first ones), until the
+        cost reaches `most`. Return the cost, which counts copied runs and is at least 1, and the place to go on from,
+        which is 0 at the end.
+        """
+        ...
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of these deliveries, from number `start` on."""
         ...

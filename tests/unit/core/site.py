@@ -62,6 +62,9 @@ class Sink:
         """Implements a holder (`Engine.holders`) of all deliveries received."""
         return [(consumer, [entry]) for consumer, entry in self.got]
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        return 1, 0
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         return list(self.got[start : start + most])
 

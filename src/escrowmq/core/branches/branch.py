@@ -452,6 +452,11 @@ class TransactionBranch:
         """Return every delivery that is settled in the branch."""
         return [(settlement.consumer, list(settlement.entries)) for settlement in self.settlements]
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`. Nothing is copied in advance."""
+        del at, most
+        return 1, 0
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of the deliveries that are settled in the branch, from number `start` on."""
         found: list[tuple[Consumer, Entry]] = []

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import preparation
 from escrowmq.core.branches.branch import Input, State
-from escrowmq.core.branches.preparation import Preparation, captured, discard
+from escrowmq.core.branches.preparation import Preparation, discard
 from escrowmq.core.branches.progress import NOTHING_DECIDED, ProgressTable
-from escrowmq.core.branches.registry import IN_DOUBT, words
+from escrowmq.core.branches.registry import words
 from escrowmq.core.branches.resolution import resolve
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError, Condition
@@ -375,12 +375,3 @@ class Coordinator:
             done += 1
             if done % _RETURNED_AT_ONCE == 0:
                 yield
-
-    # -- snapshots
-
-    def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
-        """Return the records of a snapshot that rebuild branches and progress after a restart."""
-        yield from self.progress.records()
-        for branch in self._registry.by_xid.values():
-            if branch.state in IN_DOUBT:
-                yield Kind.PREPARE, captured(branch)

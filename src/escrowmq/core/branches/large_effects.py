@@ -280,6 +280,11 @@ class LargeEffects:
         """Return the deliveries that have not returned yet."""
         return [(consumer, entries.copy()) for consumer, entries, _ in self._back]
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`. Nothing is copied in advance."""
+        del at, most
+        return 1, 0
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of them, from number `start` on."""
         return part_of(((consumer, entries) for consumer, entries, _ in self._back), start, most)

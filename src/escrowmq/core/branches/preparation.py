@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.branches import large_effects
@@ -17,7 +16,6 @@ from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import (
-    ADDRESS,
     Item,
     Owner,
     Prepared,
@@ -237,30 +235,6 @@ def routes_of(engine: Host, settlement: Settlement) -> dict[int, tuple[Queue, ..
     if disposition is Disposition.MODIFIED:
         return engine.dead_letters.routes(queue, spent(queue, settlement.entries)[0], Outcome.DELIVERY_LIMIT)
     return {}
-
-
-def captured(branch: XaBranch) -> list[bytes]:
-    """Return the branch's record for a snapshot. It holds the addresses of its blocks, or for a decided branch only the
-    decision.
-    """
-    items: list[tuple[Item, Sequence[bytes]]] = [owner_item(branch)]
-    if branch.state is not State.PREPARED:  # its locked messages are back in their queues after a restart
-        return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
-    runs: list[tuple[Item, Sequence[bytes]] | None] = []
-    for run in branch.runs:
-        head = run_head([queue.ident for queue in lasting(run)], mandatory=run.mandatory)
-        address = ADDRESS.pack(run.lsn, len(run.contents))
-        runs.append((Item.ADDRESSED_RUN, [head, address]) if run.lsn else None)
-    settlements = [list(items_of(settlement)) for settlement in branch.settlements]
-    if branch.unread is not None:
-        for index, run_item in branch.unread.run_items():
-            runs.insert(index, run_item)
-        for index, some in branch.unread.settlement_items():
-            settlements.insert(index, some)
-    items += [item for item in runs if item is not None]
-    items += chain.from_iterable(settlements)
-    items += reservation_items(branch)
-    return encode_prepare(head_of(branch, branch.state, branch.prepared_at), items)[0]
 
 
 def promise_room(engine: Host, run: PreparedRun) -> None:

@@ -43,6 +43,11 @@ class Undone:
         """See `Returnable.copies`."""
         return [(settlement.consumer, settlement.entries.copy()) for settlement in reversed(self._settlements)]
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Returnable.copy_ahead`. Nothing is copied in advance."""
+        del at, most
+        return 1, 0
+
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """See `Returnable.part`."""
         settled = ((settlement.consumer, settlement.entries) for settlement in reversed(self._settlements))

@@ -35,6 +35,10 @@ class Returnable(Protocol):
         """Return copies of all of them."""
         ...
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """Copy some in advance, as `Holder.copy_ahead` does."""
+        ...
+
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of them, from number `start` on."""
         ...
@@ -66,6 +70,11 @@ class Lists:
     def copies(self) -> Deliveries:
         """See `Returnable.copies`."""
         return [(consumer, entries.copy()) for consumer, entries in self._waiting]
+
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Returnable.copy_ahead`. Nothing is copied in advance."""
+        del at, most
+        return 1, 0
 
     def part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """See `Returnable.part`."""
@@ -127,6 +136,10 @@ class Returning:
     def held(self) -> Deliveries:
         """Copies of the deliveries that have not returned yet."""
         return self._source.copies()
+
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`."""
+        return self._source.copy_ahead(at, most)
 
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """At most `most` of them, from number `start` on."""

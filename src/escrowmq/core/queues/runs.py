@@ -57,11 +57,14 @@ class TagRun:
 
 
 class RunBlock:
-    """Consecutive runs, and their first tags. `consumers` has those of all runs that were ever in it."""
+    """Consecutive runs, and their first tags. `consumers` has those of all runs that were ever in it. `copies` are
+    those of the runs as they are now, for a snapshot, or None; each change of the block or of a run in it drops them.
+    """
 
-    __slots__ = ("consumers", "firsts", "runs")
+    __slots__ = ("consumers", "copies", "firsts", "runs")
 
     def __init__(self, runs: list[TagRun]) -> None:
+        self.copies: list[tuple[Consumer, list[Entry]]] | None = None
         self.runs = runs
         self.firsts = [run.first for run in runs]
         self.consumers: dict[Consumer, None] = dict.fromkeys([run.consumer for run in runs])
@@ -112,6 +115,7 @@ class Runs:
             block = RunBlock([])
             self.blocks.append(block)
             self._starts.append(run.first)
+        block.copies = None
         block.runs.append(run)
         block.firsts.append(run.first)
         block.consumers[run.consumer] = None
@@ -119,6 +123,7 @@ class Runs:
     def insert(self, at: int, i: int, run: TagRun) -> None:
         """Add a run as number `i` of block number `at`."""
         block = self.blocks[at]
+        block.copies = None
         block.runs.insert(i, run)
         block.firsts.insert(i, run.first)
         block.consumers[run.consumer] = None
@@ -127,6 +132,7 @@ class Runs:
     def replace(self, at: int, i: int, parts: list[TagRun]) -> None:
         """Replace run number `i` of block number `at`."""
         block = self.blocks[at]
+        block.copies = None
         block.runs[i : i + 1] = parts
         block.firsts[i : i + 1] = [part.first for part in parts]
         self._divide(at)
@@ -134,6 +140,7 @@ class Runs:
     def remove(self, at: int, begin: int, end: int) -> None:
         """Remove the runs from number `begin` to `end` of block number `at`."""
         block = self.blocks[at]
+        block.copies = None
         del block.runs[begin:end], block.firsts[begin:end]
         if block.runs:
             return

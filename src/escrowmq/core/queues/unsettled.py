@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.runs import RunBlock
 
 _LONGEST: Final = 1024  # the most entries of a run; removing the first one moves the others
 _SHORT: Final = 16  # a run of at most this many slots is not divided, however few are in use
+_COPIED: Final = 30  # copied deliveries that cost as much as a run
 _UNWEIGHED: Final = 64  # new runs whose sizes are estimated together; by then most may have been settled
 
 
@@ -74,8 +76,30 @@ class Unsettled:
         self._unweighed.clear()
 
     def copies(self) -> list[tuple[Consumer, list[Entry]]]:
-        """Copies of the runs, in order. It takes a step for each run, not for each delivery."""
-        return [(run.consumer, run.living()) for run in self._runs]
+        """Copies of the runs, in order. It takes a step for each run of which `copy_ahead` has made no copy; copies are
+        returned only once.
+        """
+        found: list[tuple[Consumer, list[Entry]]] = []
+        for block in self._runs.blocks:
+            copies, block.copies = block.copies, None
+            found += _copies_of(block) if copies is None else copies
+        return found
+
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """Copy runs for `copies` in advance, from the block with the tag `at` on, until the cost reaches `most`. Return
+        the cost, which counts runs, and the tag to go on from, 0 at the end. Copies of runs that have not changed are
+        kept.
+        """
+        cost = 0
+        blocks = self._runs.blocks
+        for number in range(self._runs.locate(at)[0], len(blocks)):
+            block = blocks[number]
+            if cost >= most:
+                return cost, block.firsts[0]
+            if block.copies is None:
+                block.copies = _copies_of(block)
+                cost += len(block.runs) + sum([run.count for run in block.runs]) // _COPIED
+        return max(cost, 1), 0
 
     def slots(self) -> list[tuple[int, list[Entry | None], Consumer]]:
         """Copies of the runs with their first tags, in order. Settled deliveries are None. It takes a step for each
@@ -234,6 +258,7 @@ class Unsettled:
         entry = run.entries[slot]
         if entry is None:
             return None
+        block.copies = None
         run.count -= 1
         self.count -= 1
         self._bytes -= run.each
@@ -322,6 +347,7 @@ class Unsettled:
             found = list(run.stretches(begin, end))
             count = sum([len(entries) for _, entries, _ in found])
             if count:
+                block.copies = None
                 run.entries[begin:end] = [None] * (end - begin)
                 run.count -= count
                 self.count -= count
@@ -368,7 +394,9 @@ class Unsettled:
         if run.count:
             found = found[:count]
             del run.entries[:count]
-            run.first = self._runs.blocks[at].firsts[i] = first + count
+            block = self._runs.blocks[at]
+            block.copies = None
+            run.first = block.firsts[i] = first + count
         else:
             run.entries = []  # it may be among those that have to be weighed
             self._runs.remove(at, i, i + 1)
@@ -402,6 +430,7 @@ class Unsettled:
         self.count += count
         run = self._run_at(at, i)
         if run is not None and first - run.first + count <= len(run.entries):
+            self._runs.blocks[at].copies = None
             run.entries[first - run.first : first - run.first + count] = entries
             run.count += count
             self._bytes += count * run.each
@@ -434,6 +463,10 @@ class Unsettled:
             found = run.stretches(0, len(entries))
             parts = [TagRun(first, some, consumer, len(some), run.each) for first, some, consumer in found]
             self._runs.replace(at, i, parts)
+
+
+def _copies_of(block: RunBlock) -> list[tuple[Consumer, list[Entry]]]:
+    return [(run.consumer, run.living()) for run in block.runs]
 
 
 def entries_by_consumer(taken: list[Stretch]) -> dict[Consumer, list[Entry]]:

@@ -8,6 +8,9 @@ from itertools import chain, pairwise
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.capture import BranchCaptures
+from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.groups.state_records import captured
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.sealed import unsynced_references
@@ -17,12 +20,14 @@ from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.queue_state import QueueState, encode_queue_state
 from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import encode_held
+from escrowmq.core.recovery.sweep import Sweep
 from escrowmq.core.reservations.reservation import ReservedColumns
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
     from escrowmq.core.groups.state_records import CapturedGroup
     from escrowmq.core.half.state_records import CapturedHalf
+    from escrowmq.core.ports import Holder
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.state_records import CapturedTerminus
@@ -34,6 +39,8 @@ PIECE: Final = 500
 """Queues in the first piece of a capture. One costs 3 to 6 microseconds."""
 ENTRIES: Final = 1000
 """Entries or references that cost as much as a queue."""
+VISITS: Final = 16
+"""Copied runs of unacknowledged deliveries, or branches looked at, that cost as much as a queue."""
 LONG: Final = 100_000
 """A queue with more messages is captured only in the last step, because each capture of it is expensive."""
 
@@ -53,10 +60,10 @@ def snapshot(broker: Broker) -> Iterator[tuple[Kind, list[bytes]]]:
 class Capture:
     """Captures the state of a broker in pieces, with turns in between. Only one capture may be active at a time.
 
-    The result is the state at the end of the last step, as of one LSN. A queue that changes after it was captured is
-    captured again, so at the end every capture is current. Names, branches and unacknowledged deliveries are copied in
-    the last step. Compaction must wait until the records have been written, because it changes the addresses of
-    entries.
+    The result is the state at the end of the last step, as of one LSN. What changes after it was captured is captured
+    again, so at the end every capture is current. This concerns queues, branches in doubt and unacknowledged
+    deliveries. Names, termini and groups are copied in the last step. Compaction must wait until the records have been
+    written, because it changes the addresses of entries.
     """
 
     def __init__(self, broker: Broker, piece: int = PIECE) -> None:
@@ -66,14 +73,20 @@ class Capture:
         self._waiting = [queue for vhost in broker.directory.vhosts.values() for queue in vhost.every_queue()]
         self._long: list[Queue] = []
         self._piece = piece
+        self._branches = BranchCaptures(broker.branches.by_xid)
+        self._sweeps: tuple[Sweep[XaBranch], Sweep[Holder]] = (
+            Sweep(self._branches.outdated, lambda branch, *_: (self._branches.take(branch), 0)),
+            Sweep(self._holders, lambda holder, at, most: holder.copy_ahead(at, most)),
+        )
+        self._passes = 0
         self._records: Iterator[tuple[Kind, list[bytes]]] | None = None
         broker.engine.uncaptured = {}
 
     def step(self) -> bool:
         """Capture a piece, at the end of a turn. Return True if it was the last one.
 
-        Pieces grow by a quarter whenever all queues have been captured and some have changed since. The capture
-        therefore ends even if more queues change in each turn than the first piece can hold.
+        Pieces grow by a quarter whenever all queues, branches or deliveries have been captured and some have changed
+        since. The capture therefore ends even if more change in each turn than the first piece can hold.
         """
         left = self._piece
         while left > 0 and self._more():
@@ -82,7 +95,11 @@ class Capture:
                 self._long.append(queue)
             else:
                 left -= self._capture(queue)
-        if left <= 0 and self._more():
+        for sweep in self._sweeps:
+            if left > 0:
+                left -= -(-sweep.step(left * VISITS) // VISITS)
+        if left <= 0:
+            self._grow()
             return False
         for queue in self._long:
             self._capture(queue)
@@ -104,6 +121,16 @@ class Capture:
             self._piece += -(-self._piece // 4)
         return bool(self._waiting)
 
+    def _holders(self) -> list[Holder]:
+        """Return the holders of deliveries, without XA branches, which are copied otherwise."""
+        return [holder for holder in self._broker.engine.holders if not isinstance(holder, XaBranch)]
+
+    def _grow(self) -> None:
+        passes = sum([max(sweep.passes - 1, 0) for sweep in self._sweeps])
+        for _ in range(passes - self._passes):
+            self._piece += -(-self._piece // 4)
+        self._passes = passes
+
     def _capture(self, queue: Queue) -> int:
         """Capture a queue, and return the cost, in queues."""
         if queue.deleted or not queue.durable:
@@ -121,25 +148,36 @@ class Capture:
         numbers |= broker.groups.counters()
         counters = Kind.COUNTERS, dict[str, Any](numbers | behind)
         names = broker.directory.topology_records(_in_order(self._taken))
-        held = [some for holder in broker.engine.holders for some in holder.held()]
-        branches = list(broker.coordinator.records())
+        branches = self._branches.finish()
+        held = [copy.held for copy in branches.values() if copy.held]
+        held += [
+            holder.held()
+            for holder in broker.engine.holders
+            if not (isinstance(holder, XaBranch) and holder.state is State.PREPARED)  # their copies are in `branches`
+        ]
         termini = broker.termini.captured()
         groups = captured(broker.groups.every())
         half = broker.half.captured()
-        self._records = _records(chain([counters], names), branches, self._taken, held, [*termini, *half, *groups])
+        self._records = _records(
+            chain([counters], names),
+            chain(list(broker.coordinator.progress.records()), (branch.record() for branch in branches.values())),
+            self._taken,
+            held,
+            [*termini, *half, *groups],
+        )
 
 
 def _records(
     changes: Iterable[tuple[Kind, dict[str, Any]]],
-    branches: list[tuple[Kind, list[bytes]]],
+    branches: Iterable[tuple[Kind, list[bytes]]],
     queues: dict[Queue, _Taken],
-    held: list[tuple[Consumer, list[Entry]]],
+    held: list[list[tuple[Consumer, list[Entry]]]],
     others: Sequence[CapturedTerminus | CapturedHalf | CapturedGroup],
 ) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]
     yield from branches
-    for consumer, entries in held:
+    for consumer, entries in chain.from_iterable(held):
         taken = queues.get(consumer.queue)
         if taken is not None and not consumer.queue.is_stream:
             taken.held += entries

@@ -129,6 +129,10 @@ class Acquisitions:
         """Return copies of the deliveries in memory."""
         return self._unsettled.copies()
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`."""
+        return self._unsettled.copy_ahead(at, most)
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of them, from number `start` on."""
         return self._unsettled.part(start, most)

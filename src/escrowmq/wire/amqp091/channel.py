@@ -324,6 +324,10 @@ class Channel:
         """Return every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""
         return self.unsettled.copies()
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`."""
+        return self.unsettled.copy_ahead(at, most)
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return at most `most` of those deliveries, from number `start` on."""
         return self.unsettled.part(start, most)

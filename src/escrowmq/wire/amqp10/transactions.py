@@ -224,6 +224,11 @@ class LocalTransaction:
         """Return nothing: the branch holds the deliveries (`core.ports.Holder`)."""
         return []
 
+    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
+        """See `Holder.copy_ahead`. There is nothing to copy."""
+        del at, most
+        return 1, 0
+
     def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
         """Return nothing, likewise."""
         del start, most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -15,7 +16,7 @@ from escrowmq.core.queues import runs
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.runs import Stretch
+from escrowmq.core.queues.runs import BLOCK, Stretch
 from escrowmq.core.queues.unsettled import Unsettled, by_consumer, entries_by_consumer
 from tests.unit.core.site import Sink, Site
 
@@ -28,6 +29,9 @@ def queue() -> Queue:
 
 def entries(count: int) -> list[Entry]:
     return [Entry(1 + i, b"", RUN) for i in range(count)]
+
+
+CONSUMER = Consumer(queue(), Sink())
 
 
 def flat(taken: list[Stretch]) -> list[tuple[int, Consumer, Entry]]:
@@ -282,3 +286,56 @@ def test_the_size_of_deliveries_up_to_a_tag_is_estimated_from_a_few_of_each_run(
     assert unsettled.bytes_before(1000) == 99 * (3000 + ENTRY_COST)
     unsettled.clear()
     assert unsettled.bytes_before(1000) == 0
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda unsettled: unsettled.take(1),
+        lambda unsettled: unsettled.take(5),
+        lambda unsettled: unsettled.take_through(3),
+        lambda unsettled: unsettled.take_between(2, 3),
+        lambda unsettled: unsettled.take_between(4, 900),
+        lambda unsettled: unsettled.take_each([7, 8, 9]),
+        lambda unsettled: unsettled.clear(),
+        lambda unsettled: unsettled.add(entries(3), CONSUMER),
+        lambda unsettled: unsettled.add_each([(CONSUMER, entries(2))]),
+        lambda unsettled: [unsettled.restore(consumer, [tag], some) for tag, some, consumer in [unsettled.take(6)]],
+    ],
+)
+def test_copies_that_were_made_in_advance_are_those_of_the_present_deliveries(
+    change: Callable[[Unsettled], object],
+) -> None:
+    unsettled = Unsettled()
+    for _ in range(700):
+        unsettled.add(entries(1), CONSUMER)
+    unsettled.add(entries(10), CONSUMER)
+    costs, at = [], 0
+    while True:
+        cost, at = unsettled.copy_ahead(at, 1)
+        costs.append(cost)
+        if not at:
+            break
+    change(unsettled)
+    expected = [(run.consumer, run.living()) for run in unsettled._runs]
+    assert unsettled.copies() == expected
+    assert unsettled.copies() == expected, "also without copies in advance"
+
+
+@pytest.mark.rule("FAIR-1")
+def test_deliveries_are_copied_in_pieces_in_advance() -> None:
+    unsettled = Unsettled()
+    for _ in range(5000):
+        unsettled.add(entries(1), CONSUMER)
+    costs, at = [], 0
+    while True:
+        cost, at = unsettled.copy_ahead(at, 600)
+        costs.append(cost)
+        if not at:
+            break
+    assert max(costs) < 600 + 2 * BLOCK
+    assert sum(costs) > 5000
+    assert unsettled.copy_ahead(0, 600) == (1, 0), "nothing has changed"
+    unsettled.take(1)
+    assert unsettled.copy_ahead(0, 600)[0] <= 1 + 2 * BLOCK
