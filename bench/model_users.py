@@ -1,12 +1,12 @@
 """Users that insert a row into PostgreSQL and send a message, by each model of a transaction.
 
-`python -m bench.model_users MODEL AMQP_PORT GRPC_PORT DSN FOLDER USERS` connects users, and prints `ready`. For each
-line `COUNT SECONDS` on its standard input, that many of them work so long. The answer is a line of JSON.
+`python -m bench.model_users MODEL DSN FOLDER USERS PORT GRPC_PORT RELAY GRPC_RELAY` connects users to the two ports of
+the broker, and one to those of a relay, and prints `ready`. For each line `COUNT SECONDS` on its standard input, that
+many users work so long; if COUNT is 0, the one behind the relay works a few times. The answer is a line of JSON.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import threading
@@ -26,6 +26,8 @@ QUEUE: Final = "models"
 """The name of the queue, of the topic, and of the table."""
 BODY: Final = bytes(100)
 PERSISTENT: Final = BasicProperties(delivery_mode=2)
+RELAYED: Final = 20
+"""How often the user behind the relay works: so often that heartbeats do not count."""
 INSERT: Final = "INSERT INTO models (body) VALUES (%s)"
 
 Work = Callable[[], None]
@@ -47,13 +49,14 @@ class Model(Protocol):
 
 
 class Places:
-    """Where broker and database are."""
+    """Where broker and database are. `name` tells users of the same model apart that have different places."""
 
-    def __init__(self, amqp_port: str, grpc_port: str, dsn: str, folder: str) -> None:
-        self.amqp = f"amqp://guest:guest@127.0.0.1:{amqp_port}/"
-        self.grpc = f"127.0.0.1:{grpc_port}"
+    def __init__(self, name: str, dsn: str, folder: str, amqp_port: str, grpc_port: str) -> None:
+        self.name = name
         self.dsn = dsn
         self.folder = Path(folder)
+        self.amqp = f"amqp://guest:guest@127.0.0.1:{amqp_port}/"
+        self.grpc = f"127.0.0.1:{grpc_port}"
 
     def database(self) -> psycopg.Connection[Any]:
         """Connect to the database."""
@@ -94,7 +97,7 @@ class Xa(Tx):
     def __init__(self, places: Places) -> None:
         super().__init__(places)
         participants = {"queue": places.broker, "database": places.database}
-        self._manager = TransactionManager("bench", places.folder / "decisions.db", participants)
+        self._manager = TransactionManager(places.name, places.folder / f"{places.name}.db", participants)
 
     def user(self) -> Work:
         database, connection = self._places.database(), self._places.broker()
@@ -153,7 +156,7 @@ class Link:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._sender = ExactlyOnceSender(places.amqp, queue(QUEUE), name="bench", database=places.database)
+        self._sender = ExactlyOnceSender(places.amqp, queue(QUEUE), name=places.name, database=places.database)
 
     def user(self) -> Work:
         database = self._places.database()
@@ -172,14 +175,16 @@ class Link:
 MODELS: Final[dict[str, Callable[[Places], Model]]] = {"tx": Tx, "half": Half, "xa": Xa, "link": Link}
 
 
-def run(model: Model, users: list[Work], seconds: float) -> dict[str, float]:
-    """Let users work at the same time. A single user waits for each of its messages, like a program with one thread."""
+def run(model: Model, users: list[Work], seconds: float, least: int = 1) -> dict[str, float]:
+    """Let users work at the same time, each at least `least` times. A single user waits for each of its messages, as a
+    program with one thread does.
+    """
     counts = [0] * len(users)
     end = time.monotonic() + seconds
     alone = len(users) == 1
 
     def worker(number: int) -> None:
-        while time.monotonic() < end:
+        while time.monotonic() < end or counts[number] < least:
             users[number]()
             if alone:
                 model.send()
@@ -201,16 +206,24 @@ def run(model: Model, users: list[Work], seconds: float) -> dict[str, float]:
 
 def main() -> None:
     """Serve the benchmark."""
-    name, amqp_port, grpc_port, dsn, folder, count = sys.argv[1:]
-    model = MODELS[name](Places(amqp_port, grpc_port, dsn, folder))
+    name, dsn, folder, count, *ports = sys.argv[1:]
+    model = MODELS[name](Places("direct", dsn, folder, *ports[:2]))
     users = [model.user() for _ in range(int(count))]
-    for work in itertools.chain.from_iterable(itertools.repeat(users[:1], 5)):
-        work()
-    model.send()
+    relayed = MODELS[name](Places("relayed", dsn, folder, *ports[2:]))
+    behind = [relayed.user()]
+    for _ in range(5):
+        users[0]()
+        behind[0]()
+    for each in (model, relayed):
+        each.send()
     print("ready", flush=True)
     for line in sys.stdin:
         chosen, seconds = line.split()
-        print(json.dumps(run(model, users[: int(chosen)], float(seconds))), flush=True)
+        if int(chosen):
+            found = run(model, users[: int(chosen)], float(seconds))
+        else:
+            found = run(relayed, behind, 0, RELAYED)
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.brokers import Broker, EscrowMQ, free_port
+from bench.brokers import Broker
 from bench.measure import MeasureError, Measurement
 from bench.model_users import MODELS, QUEUE
+from bench.rocketmq_broker import RocketmqEscrowMQ
 from bench.scenario import Figure, Scenario, Settings
 from escrowmq.client import connect
 
@@ -32,21 +33,6 @@ USERS: Final = 32
 _SHARE: Final = 0.3
 """The part of a measurement's duration for which users of one model work."""
 _PIECE: Final = 65_536
-
-
-class ModelsBroker(EscrowMQ):
-    """EscrowMQ with a listener for gRPC."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.grpc_port = free_port()
-
-    def _arguments(self) -> tuple[str, ...]:
-        file = self.directory / "broker.toml"
-        ports = {"name_server": free_port(), "broker": free_port(), "grpc": self.grpc_port}
-        addresses = "".join(f'{name}_address = "127.0.0.1:{port}"\n' for name, port in ports.items())
-        file.write_text(f"[rocketmq]\nenabled = true\n{addresses}", encoding="utf-8")
-        return (*super()._arguments(), "--config", str(file))
 
 
 class Relay:
@@ -91,8 +77,8 @@ class Relay:
 class Users:
     """A process with the users of one model."""
 
-    def __init__(self, model: str, amqp_port: int, grpc_port: int, dsn: str, folder: str, users: int) -> None:
-        arguments = (model, str(amqp_port), str(grpc_port), dsn, folder, str(users))
+    def __init__(self, model: str, dsn: str, folder: str, *ports: int) -> None:
+        arguments = (model, dsn, folder, str(USERS), *map(str, ports))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.model_users", *arguments],
             stdin=subprocess.PIPE,
@@ -103,7 +89,7 @@ class Users:
         self._line()
 
     def work(self, users: int, seconds: float) -> dict[str, Any]:
-        """Let users work, and return what they have done."""
+        """Let users work, or with 0 the one behind the relay, and return what they have done."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{users} {seconds}\n")
         self._process.stdin.flush()
@@ -128,7 +114,7 @@ class Models(Scenario):
     """One message with one row in PostgreSQL, by each model: one user, and many at once."""
 
     peers = ()
-    own = ModelsBroker
+    own = RocketmqEscrowMQ
     alternations = 3
 
     def __init__(self) -> None:
@@ -156,7 +142,7 @@ class Models(Scenario):
             )
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
-        if not isinstance(broker, ModelsBroker):
+        if not isinstance(broker, RocketmqEscrowMQ):
             raise MeasureError(f"{broker.name} does not have all models")
         figures: dict[str, float] = {}
         with tempfile.TemporaryDirectory() as folder, database(Path(folder)) as server:
@@ -179,10 +165,12 @@ def database(folder: Path) -> Iterator[PostgreSQL]:
         yield server
 
 
-def _costs(broker: ModelsBroker, model: str, dsn: str, seconds: float) -> dict[str, float]:
+def _costs(broker: RocketmqEscrowMQ, model: str, dsn: str, seconds: float) -> dict[str, float]:
     found: dict[str, float] = {}
+    ports = broker.port, int(broker.grpc_url.rpartition(":")[2])
+    relays = tuple(map(Relay, ports))
     with tempfile.TemporaryDirectory() as folder:
-        users = Users(model, broker.port, broker.grpc_port, dsn, folder, USERS)
+        users = Users(model, dsn, folder, *ports, *(relay.port for relay in relays))
         try:
             for count, end in ((1, ""), (USERS, "-many")):
                 before, cpu = broker.journal_counters(), broker.thread_seconds()
@@ -195,21 +183,11 @@ def _costs(broker: ModelsBroker, model: str, dsn: str, seconds: float) -> dict[s
                 found[f"cpu{end}"] = cpu / done["count"] * 1e6
                 if not end:
                     found["client-cpu"] = done["cpu"] / done["count"] * 1e6
-        finally:
-            users.end()
-    found["round-trips"] = _round_trips(broker, model, dsn, seconds / 5)
-    return found
-
-
-def _round_trips(broker: ModelsBroker, model: str, dsn: str, seconds: float) -> float:
-    relays = Relay(broker.port), Relay(broker.grpc_port)
-    with tempfile.TemporaryDirectory() as folder:
-        users = Users(model, relays[0].port, relays[1].port, dsn, folder, 1)
-        try:
-            before = sum(relay.trips for relay in relays)
-            done = users.work(1, seconds)
-            return (sum(relay.trips for relay in relays) - before) / float(done["count"])
+            trips = sum(relay.trips for relay in relays)
+            done = users.work(0, 0)
+            found["round-trips"] = (sum(relay.trips for relay in relays) - trips) / done["count"]
         finally:
             users.end()
             for relay in relays:
                 relay.close()
+    return found

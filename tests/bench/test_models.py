@@ -9,7 +9,8 @@ import pytest
 from bench.brokers import EscrowMQ
 from bench.measure import MeasureError
 from bench.model_users import MODELS
-from bench.models import Models, ModelsBroker
+from bench.models import Models
+from bench.rocketmq_broker import RocketmqEscrowMQ
 from bench.scenario import Settings
 from tests.xa.postgres import needs_postgresql
 
@@ -19,7 +20,7 @@ SMALL = Settings(duration=1.0, scale=0.01)
 @needs_postgresql
 @pytest.mark.slow
 def test_every_model_yields_all_its_figures(tmp_path: Path) -> None:
-    broker = ModelsBroker(tmp_path)
+    broker = RocketmqEscrowMQ(tmp_path)
     broker.start()
     try:
         models = Models()

@@ -14,7 +14,7 @@ from tests.interop.rocketmq.brokers import RocketmqPorts
 from tests.unit.sources import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "guides" / "rocketmq.md"]
-CREATE = re.compile(r"`escrowmq (topic create [^`]*) --data-dir data`")
+CREATE = re.compile(r"escrowmq (topic create \w+ --type \w+) --data-dir data")
 PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 
 

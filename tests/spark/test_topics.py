@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import escrowmq.spark
@@ -104,15 +104,11 @@ def test_a_queue_has_precedence_over_a_topic_of_its_name(desk: Desk) -> None:
 
 
 def test_an_unknown_topic_or_partition_is_an_error(desk: Desk) -> None:
-    source, target = topic(desk, "in", 2), desk.queue("out")
-    for options, text in (
-        ({"subscribe": "no-topic"}, "no queue 'no-topic' in vhost '/'"),
-        (
-            {"subscribe": source, "startingPosition": f'{{"{source}-2": 1}}'},
-            f"has a position for '{source}-2', which is not one of the queues read: {source}-0, {source}-1",
-        ),
-    ):
-        rows = desk.spark.readStream.format("escrowmq").options(**options).load().select("body")
-        with pytest.raises(StreamingQueryException) as caught:
-            desk.run(rows, options["subscribe"], queue=target)
-        assert text in cause(caught.value)
+    source = topic(desk, "in", 2)
+    with pytest.raises(PySparkException) as caught:
+        read(desk, "no-topic").collect()
+    assert "no queue 'no-topic' in vhost '/'" in cause(caught.value)
+    with pytest.raises(PySparkException) as caught:
+        read(desk, source, startingPosition=f'{{"{source}-2": 1}}').collect()
+    text = f"has a position for '{source}-2', which is not one of the queues read: {source}-0, {source}-1"
+    assert text in cause(caught.value)
