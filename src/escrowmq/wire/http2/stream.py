@@ -30,7 +30,7 @@ class Unsent(NamedTuple):
 class Stream:
     """The state of one stream."""
 
-    __slots__ = ("call", "number", "receive_window", "send_window", "state", "unsent")
+    __slots__ = ("announced", "call", "number", "receive_window", "send_window", "state", "unsent")
 
     def __init__(self, number: int, send_window: int, receive_window: int) -> None:
         self.number = number
@@ -38,5 +38,7 @@ class Stream:
         self.send_window = send_window
         self.receive_window = receive_window
         self.unsent: deque[Unsent] = deque()
+        self.announced: int | None = None
+        """Octets of the body that the request has announced and that have not arrived; None if it announces nothing."""
         self.call: object = None
         """Whatever the handler keeps with the stream."""

@@ -16,6 +16,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.flow import OutputFlow
 from escrowmq.wire.http2.connection import Http2Connection
 from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
+from escrowmq.wire.http2.headers import encode
 from escrowmq.wire.http2.limits import Http2Limits
 from escrowmq.wire.outbox import Outbox, Piece
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, refusal
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 INCOMPLETE: Final = 32 << 20
 """Octets of incomplete requests that a connection may have."""
 _CONTENT_TYPE: Final = b"application/grpc"
+_UNSUPPORTED: Final = encode([(b":status", b"415"), (b"content-type", b"text/plain")])
+_ONLY_GRPC: Final = b"this port serves gRPC\n"
 _DENIED: Final = frozenset({Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED})
 
 
@@ -142,7 +145,9 @@ class GrpcEndpoint:
     # -- called by HTTP/2
 
     def opened(self, stream: Stream, headers: Headers) -> None:
-        """A call has begun."""
+        """A call has begun. A request of another kind than gRPC is refused at its end, as by any server of HTTP."""
+        if not any(name == b"content-type" and value.startswith(_CONTENT_TYPE) for name, value in headers):
+            return
         try:
             call = Call(self._http2, stream, headers, self._broker.engine.now)
         except GrpcFault as fault:
@@ -152,9 +157,6 @@ class GrpcEndpoint:
         method = METHODS.get(call.metadata[b":path"])
         if method is None:
             call.fail(GrpcFault(GrpcStatus.UNIMPLEMENTED, "the service has no such method"))
-            return
-        if not call.metadata.get(b"content-type", b"").startswith(_CONTENT_TYPE):
-            call.fail(GrpcFault(GrpcStatus.INVALID_ARGUMENT, "the content-type is not application/grpc"))
             return
         call.method = method
         try:
@@ -191,7 +193,10 @@ class GrpcEndpoint:
     def ended(self, stream: Stream) -> None:
         """The client has sent all of a call's requests."""
         call = stream.call
-        if not isinstance(call, Call) or call.is_over:
+        if not isinstance(call, Call):
+            self._http2.respond(stream, _UNSUPPORTED, _ONLY_GRPC, b"")
+            return
+        if call.is_over:
             return
         self._drop_incomplete(call)
         if not isinstance(call.method, UnaryMethod):

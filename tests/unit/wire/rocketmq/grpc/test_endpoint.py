@@ -36,10 +36,23 @@ def test_an_unknown_method_is_unimplemented(name: str) -> None:
     assert peer.status(peer.begin(name, BEAT)) == GrpcStatus.UNIMPLEMENTED
 
 
+@pytest.mark.parametrize("given", ["text/plain", ""])
+def test_a_request_that_is_not_grpc_is_refused_at_its_end(given: str) -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Heartbeat", content_type=given)
+    peer.send(number, b"anything")
+    peer.exchange()
+    assert number not in peer.trailers
+    peer.client.end_stream(number)
+    peer.exchange()
+    assert peer.trailers[number] == {":status": "415", "content-type": "text/plain"}
+    assert peer.bodies[number] == b"this port serves gRPC\n"
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"content_type": "text/plain"}, GrpcStatus.INVALID_ARGUMENT),
         ({"grpc_timeout": "soon"}, GrpcStatus.INVALID_ARGUMENT),
         ({"grpc_encoding": "zstd"}, GrpcStatus.UNIMPLEMENTED),
         ({"authorization": "Basic abc"}, GrpcStatus.UNAUTHENTICATED),
