@@ -35,6 +35,7 @@ from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.formats import FORMATS
+from escrowmq.wire.outbox import Piece
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.server import Challenge
 
@@ -115,6 +116,9 @@ class Host:
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """No password changes here."""
 
+    def sent(self, pieces: list[Piece]) -> None:
+        """No client reads the output here."""
+
     def close(self) -> None:
         """Close the journal, and end the thread that writes it."""
         self._writer.shutdown()
@@ -137,7 +141,7 @@ class Host:
                     endpoint.synced(self.journal.synced_lsn)
             dirty, self._stirred = self._stirred, {}
             for endpoint in dirty:
-                endpoint.output()
+                self.sent(endpoint.output())
             if batch is None and not self._stirred and not self.broker.engine.turn.unfinished:
                 return
 

@@ -114,5 +114,10 @@ class HalfLedger:
         """Return the transaction id of a known half message: its number, and a check sum of its other facts."""
         rows = self.rows
         topic = self.origins[rows.origin(number)].key.topic
-        facts = f"{vhost}\0{topic}\0{rows.ident(number)}\0{rows.born(number)}"
-        return f"{number:016X}{crc32(facts.encode('utf-8', 'surrogatepass')):08X}"
+        return transaction_id_of(vhost, topic, rows.ident(number), rows.born(number), number)
+
+
+def transaction_id_of(vhost: str, topic: str, ident: str, born: int, number: int) -> str:
+    """Return the transaction id of a half message with the message id `ident`."""
+    facts = f"{vhost}\0{topic}\0{ident}\0{born}"
+    return f"{number:016X}{crc32(facts.encode('utf-8', 'surrogatepass')):08X}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.owned import Concerns
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.half.ledger import transaction_id_of
 from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ class HalfMessage:
     """
 
     __slots__ = (
+        "_concerns",
         "_content",
         "_envelope",
         "_waiting_in",
         "born",
         "checks",
-        "concerns",
         "due",
         "group",
         "label",
@@ -40,7 +41,6 @@ class HalfMessage:
         "queue",
         "state",
         "topic",
-        "transaction_id",
         "user",
         "vhost",
     )
@@ -55,14 +55,25 @@ class HalfMessage:
         self.number = number
         self.state = state
         self.vhost = waiting_in.vhost
-        self.transaction_id = ledger.transaction_id(waiting_in.vhost, number)
         self.message_id = rows.ident(number)
         self.born, self.due = rows.born(number), rows.due(number)
         self.checks = rows.checks(number)
         self.topic, self.group, self.user, self.label, _ = origin.key
         self.queue: Queue | None = None if origin.queue is None or origin.queue.deleted else origin.queue
-        self.concerns = Concerns()
-        self.concerns.add("exchange", self.topic, "write")
+        self._concerns: Concerns | None = None
+
+    @property
+    def transaction_id(self) -> str:
+        """The id by which producers and operators name it."""
+        return transaction_id_of(self.vhost, self.topic, self.message_id, self.born, self.number)
+
+    @property
+    def concerns(self) -> Concerns:
+        """The names that it touches, for permissions."""
+        if self._concerns is None:
+            self._concerns = Concerns()
+            self._concerns.add("exchange", self.topic, "write")
+        return self._concerns
 
     @property
     def title(self) -> str:

@@ -7,12 +7,13 @@ table, so that they do not depend on their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
-from hpack import Decoder, HPACKError, OversizedHeaderListError
 from hpack.hpack import encode_integer
 
 from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
+from escrowmq.wire.http2.hpack import HeaderBlockError, HeaderDecoder, HeaderListTooLarge
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -22,6 +23,8 @@ _PSEUDO: Final = frozenset((b":method", b":scheme", b":path", b":authority"))
 _NEEDED: Final = frozenset((b":method", b":scheme", b":path"))
 _FORBIDDEN: Final = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
 _SEVEN: Final = 7
+_CACHED: Final = 256
+_CACHED_BYTES: Final = 1024
 
 
 class HeaderReader:
@@ -31,7 +34,7 @@ class HeaderReader:
 
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` bounds a decoded list, counted as the RFC does: each header costs 32 octets more."""
-        self._decoder = Decoder(max_header_list_size=limit_bytes)
+        self._decoder = HeaderDecoder(limit_bytes)
 
     def decode(self, block: bytes) -> Headers:
         """Return the headers of a block.
@@ -40,40 +43,59 @@ class HeaderReader:
                     tables of both sides are no longer equal.
         """
         try:
-            return [(bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True)]
-        except OversizedHeaderListError:
+            return self._decoder.decode(block)
+        except HeaderListTooLarge:
             raise Http2Fault(ErrorCode.ENHANCE_YOUR_CALM, "a list of headers beyond the limit") from None
-        except HPACKError as error:
+        except HeaderBlockError as error:
             raise Http2Fault(ErrorCode.COMPRESSION_ERROR, f"a malformed header block: {error}") from None
 
 
 def check_request(headers: Headers, stream: int) -> None:
     """Raises Http2Fault for `stream` unless the headers begin a request (RFC 9113, section 8.3.1)."""
+    names = tuple([name for name, _ in headers])
+    fault = _fault_of_names(names) if sum(map(len, names)) <= _CACHED_BYTES else _names_fault(names)
+    if fault:
+        raise _malformed(stream, fault)
+    if _fault_of_values(headers):
+        raise _malformed(stream, "a header with a value that is not allowed")
+
+
+def _names_fault(names: tuple[bytes, ...]) -> str:
+    """Return the reason why a request cannot have headers of these names in this order; empty if it can."""
     seen: set[bytes] = set()
     regular = False
-    for name, value in headers:
+    for name in names:
         if name.startswith(b":"):
             if regular or name in seen or name not in _PSEUDO:
-                raise _malformed(stream, f"pseudo-header {name!r} out of place")
+                return f"pseudo-header {name!r} out of place"
             seen.add(name)
         else:
             regular = True
-            _check_regular(name, value, stream)
-    if not seen >= _NEEDED or not all(value for name, value in headers if name == b":path"):
-        raise _malformed(stream, "a request without method, scheme or path")
+            if _is_forbidden(name):
+                return f"header {name[:50]!r} is not allowed"
+    return "" if seen >= _NEEDED else "a request without method, scheme or path"
+
+
+_fault_of_names = lru_cache(_CACHED)(_names_fault)  # clients send the same names again and again
+
+
+def _fault_of_values(headers: Headers) -> bool:
+    return any((name == b":path" and not value) or (name == b"te" and value != b"trailers") for name, value in headers)
 
 
 def check_trailers(headers: Headers, stream: int) -> None:
     """Raises Http2Fault for `stream` unless the headers can end a request."""
-    for name, value in headers:
+    for name, _ in headers:
         if name.startswith(b":"):
             raise _malformed(stream, "a pseudo-header in trailers")
-        _check_regular(name, value, stream)
+        if _is_forbidden(name):
+            raise _malformed(stream, f"header {name[:50]!r} is not allowed")
+    if _fault_of_values(headers):
+        raise _malformed(stream, "a header with a value that is not allowed")
 
 
-def _check_regular(name: bytes, value: bytes, stream: int) -> None:
-    if not name or name != name.lower() or name in _FORBIDDEN or (name == b"te" and value != b"trailers"):
-        raise _malformed(stream, f"header {name[:50]!r} is not allowed")
+def _is_forbidden(name: bytes) -> bool:
+    return not name or name != name.lower() or name in _FORBIDDEN
 
 
 def _malformed(stream: int, text: str) -> Http2Fault:

@@ -68,6 +68,14 @@ class MessageContent(NamedTuple):
         return b"".join((head, self.host, self.properties, self.body))
 
 
+def head_of(
+    flag: int, system_flag: int, born_ms: int, queue: int, failures: int, born: tuple[bytes, int], properties: int
+) -> bytes:
+    """Return the octets before the properties, of which there are `properties`. `born` is host and port."""
+    host, port = born
+    return _HEAD.pack(flag, system_flag, born_ms, queue, failures, len(host), port, properties) + host
+
+
 def unpack(content: bytes) -> MessageContent:
     """Return the parts of stored octets."""
     flag, system_flag, born_ms, queue, failures, host_length, port, length = _HEAD.unpack_from(content)

@@ -120,13 +120,19 @@ def render(properties: Mapping[str, str]) -> bytes:
 
 def value_of(text: bytes, name: str) -> str | None:
     """Return one property of `text`, or None if it has none of that name. Other properties are not decoded."""
+    found = octets_of(text, name)
+    return None if found is None else found.decode("utf-8", "surrogateescape")
+
+
+def octets_of(text: bytes, name: str) -> bytes | None:
+    """Return one property of `text` as it was sent, or None if it has none of that name."""
     wanted = name.encode() + b"\x01"
     at = 0 if text.startswith(wanted) else text.rfind(b"\x02" + wanted) + 1
     if not at and not text.startswith(wanted):
         return None
     start = at + len(wanted)
     end = text.find(b"\x02", start)
-    return text[start : end if end >= 0 else len(text)].decode("utf-8", "surrogateescape")
+    return text[start : end if end >= 0 else len(text)]
 
 
 def applications(properties: Mapping[str, str]) -> dict[str, str]:

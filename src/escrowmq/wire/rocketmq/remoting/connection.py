@@ -28,6 +28,7 @@ from escrowmq.wire.rocketmq.remoting.producing import RemotingProducer
 from escrowmq.wire.rocketmq.remoting.pulling import HeldPulls
 from escrowmq.wire.rocketmq.remoting.questions import Answered, Questions
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
+from escrowmq.wire.rocketmq.remoting.runs import SendRuns
 from escrowmq.wire.rocketmq.remoting.sending import born_at
 from escrowmq.wire.rocketmq.signature import remoting_proof
 from escrowmq.wire.rocketmq.topics import Catalogue
@@ -68,10 +69,14 @@ class RemotingConnection:
         self.large_bodies = False
         self.busy_reason = ""
         self.born = born_at(peer)
-        self.address = (address_of(self.options.advertised_host or peer.local_host), self.options.broker_port)
+        self.address: tuple[bytes, int] = (
+            address_of(self.options.advertised_host or peer.local_host),
+            self.options.broker_port,
+        )
         self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self.pulls = HeldPulls(self)
+        self._sends = SendRuns(self)
         self._unread = Unread()
         self._lane = 0
         self._number = 0
@@ -93,7 +98,7 @@ class RemotingConnection:
         if self._closed or not unread.ready or self.flow.is_crowded:
             return
         data, at, crowded = unread.take(), 0, False
-        budget = self.engine.requests
+        budget, sends = self.engine.requests, self._sends
         budget.admit()
         try:
             while len(data) - at >= HEAD and not crowded:
@@ -109,12 +114,16 @@ class RemotingConnection:
                 command = decode(data[at : at + size])
                 at += size
                 budget.left -= METHOD
-                self._handle(command)
+                if command.code != Code.SEND_V2 or not sends.take(command):
+                    sends.flush()
+                    self._handle(command)
                 crowded = self.flow.crowded()
         except RemotingError as error:
             self._host.failed(self, "malformed", str(error))
             self._end()
             return
+        finally:
+            sends.flush()
         unread.add(data[at:], 0 if crowded else HEAD)
 
     def output(self) -> list[Piece]:
@@ -165,7 +174,7 @@ class RemotingConnection:
         self.consumers.leave_all(self)
         self.producer.close()
         # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
-        del self.flow, self.pulls, self.producer, self.login, self._questions
+        del self.flow, self.pulls, self.producer, self.login, self._questions, self._sends
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -182,6 +191,11 @@ class RemotingConnection:
         }
 
     # -- called by the handlers of requests
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the client has logged in without an access key."""
+        return bool(self.login.user) and not self._has_key
 
     @property
     def writable(self) -> bool:
@@ -232,12 +246,12 @@ class RemotingConnection:
         response.opaque = request.opaque
         response.flag = RESPONSE
         response.form = request.form
-        self._put(encode(response), after)
+        self.put(encode(response), after)
 
     def request(self, code: Code, fields: dict[str, str], body: bytes = b"") -> None:
         """Send a request of the broker's own, to which the client sends no response."""
         self._number = (self._number + 1) % _LANES
-        self._put(encode(Command(code, fields, body, self._number, ONE_WAY)), 0)
+        self.put(encode(Command(code, fields, body, self._number, ONE_WAY)), 0)
 
     def ask(self, code: Code, fields: dict[str, str], body: bytes, answered: Answered) -> None:
         """Send a request of the broker's own, and call `answered` with the response, or with None if there is none in
@@ -248,7 +262,7 @@ class RemotingConnection:
             return
         self._number = (self._number + 1) % _LANES
         if self._questions.add(self._number, answered):
-            self._put(encode(Command(code, fields, body, self._number)), 0)
+            self.put(encode(Command(code, fields, body, self._number)), 0)
 
     def consumers_changed(self, group: str) -> None:
         """See `Notified.consumers_changed`. The client is told once at the end of the turn."""
@@ -294,7 +308,10 @@ class RemotingConnection:
         elif not self.login.user:
             self.login.enter_anonymously()
 
-    def _put(self, data: bytes, after: int) -> None:
+    def put(self, data: bytes, after: int) -> None:
+        """Send bytes when the log is synced up to `after`, independent of all others."""
+        if self._closed:
+            return
         self._lane = self._lane % _LANES + 1
         self._outbox.put(self._lane, data, after)
         if after and self._outbox.holding:

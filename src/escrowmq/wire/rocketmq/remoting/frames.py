@@ -35,6 +35,8 @@ _FIXED: Final = struct.Struct(">hBhiii")  # code, language, version, opaque, fla
 _SHORT: Final = struct.Struct(">H")
 _LONG: Final = struct.Struct(">i")
 _I32: Final = 1 << 31
+_DECODER: Final = json.JSONDecoder()
+_TEXTS: Final = frozenset({str})
 
 
 class RemotingError(ValueError):
@@ -100,9 +102,12 @@ def encode(command: Command) -> bytes:
 
 def _from_json(header: bytes) -> Command:
     try:
-        found = json.loads(header)
-    except (ValueError, RecursionError) as error:
-        raise RemotingError(f"the header is not JSON: {error}") from None
+        text = header.decode()
+        found, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            found = _loaded(header)
+    except (ValueError, RecursionError):
+        found = _loaded(header)
     if not isinstance(found, dict):
         raise RemotingError("the header is not a JSON object")
     fields = found.get("extFields")
@@ -111,9 +116,11 @@ def _from_json(header: bytes) -> Command:
     if not isinstance(fields, dict) or len(fields) > MOST_FIELDS:
         raise RemotingError("extFields of the header is not an object, or has too many members")
     remark, language = found.get("remark"), found.get("language")
+    if not _TEXTS.issuperset(map(type, fields.values())):
+        fields = {name: given for name, value in fields.items() if (given := _text(value)) is not None}
     return Command(
         _integer(found, "code"),
-        {name: text for name, value in fields.items() if (text := _text(value)) is not None},
+        fields,
         b"",
         _integer(found, "opaque"),
         _integer(found, "flag"),
@@ -121,6 +128,14 @@ def _from_json(header: bytes) -> Command:
         language if isinstance(language, str) else "OTHER",
         _integer(found, "version"),
     )
+
+
+def _loaded(header: bytes) -> object:
+    """Return a header that has white space around it, or another encoding of JSON."""
+    try:
+        return json.loads(header)
+    except (ValueError, RecursionError) as error:
+        raise RemotingError(f"the header is not JSON: {error}") from None
 
 
 def _integer(found: Mapping[str, object], name: str) -> int:

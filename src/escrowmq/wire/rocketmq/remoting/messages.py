@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.envelope import Envelope
 
 LONGEST_PROPERTIES: Final = 32_767
-_MAGIC: Final = -626843481
+MAGIC: Final = -626843481
 _MAGIC_LONG_TOPIC: Final = -626843477
-_SHORT_TOPIC: Final = 127
+SHORT_TOPIC: Final = 127
 _HEAD: Final = struct.Struct(">iiIiiqqiq")  # size, magic, checksum, queue, flag, offset, address, system flag, born
 _PORT: Final = struct.Struct(">i")
 _STORED: Final = struct.Struct(">q")
@@ -51,7 +51,7 @@ def encode_stored(content: MessageContent, delivered: StoredAt, *, prepared: int
     flags = content.system_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     flags |= (BORN_HOST_V6 if len(born) > 4 else 0) | (STORE_HOST_V6 if len(delivered.host) > 4 else 0)
     topic = delivered.topic.encode()
-    short = len(topic) <= _SHORT_TOPIC
+    short = len(topic) <= SHORT_TOPIC
     tail = b"".join(
         (
             born,
@@ -69,7 +69,7 @@ def encode_stored(content: MessageContent, delivered: StoredAt, *, prepared: int
     )
     head = _HEAD.pack(
         _HEAD.size + len(tail),
-        _MAGIC if short else _MAGIC_LONG_TOPIC,
+        MAGIC if short else _MAGIC_LONG_TOPIC,
         zlib.crc32(content.body) & 0x7FFFFFFF,
         delivered.queue,
         content.flag,
@@ -111,17 +111,18 @@ _PART: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of
 def decode_batch(body: bytes, most: int) -> list[BatchedMessage]:
     """Return the messages in the body of a batch send. Raises BatchError for a malformed batch, or more than `most`."""
     parts: list[BatchedMessage] = []
-    at = 0
-    while at < len(body):
+    at, total, start_of_body = 0, len(body), _PART.size
+    unpack = _PART.unpack_from
+    while at < total:
         try:
-            size, _, _, flag, length = _PART.unpack_from(body, at)
-            start, end = at + _PART.size, at + _PART.size + length
-            properties_length = int.from_bytes(body[end : end + 2], "big")
+            size, _, _, flag, length = unpack(body, at)
         except struct.error:
             raise BatchError("the last message of the batch is incomplete") from None
-        if length < 0 or size != _PART.size + length + 2 + properties_length or at + size > len(body):
+        end = at + start_of_body + length
+        properties_length = int.from_bytes(body[end : end + 2], "big")
+        if length < 0 or size != start_of_body + length + 2 + properties_length or at + size > total:
             raise BatchError(f"a message of the batch has the wrong size {size}")
-        parts.append(BatchedMessage(flag, body[start:end], body[end + 2 : at + size]))
+        parts.append(BatchedMessage(flag, body[at + start_of_body : end], body[end + 2 : at + size]))
         at += size
         if len(parts) > most:
             raise BatchError(f"the batch has more than {most} messages")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.budget import EXAMINED
 from escrowmq.core.conditions import BrokerError
-from escrowmq.wire.rocketmq import ids
 from escrowmq.wire.rocketmq.filters import FilterError, Wanted, wanted
 from escrowmq.wire.rocketmq.remoting.clients import TopicSubscription
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.deliveries import encode_entries
 from escrowmq.wire.rocketmq.remoting.errors import RESULTS, RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import number, text
 from escrowmq.wire.rocketmq.remoting.frames import Command
-from escrowmq.wire.rocketmq.remoting.messages import StoredAt, content_for, encode_stored
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply
 from escrowmq.wire.rocketmq.remoting.view_pulls import ViewPull
 from escrowmq.wire.rocketmq.remoting.views import view_of
@@ -167,25 +166,7 @@ class Pull:
 
     def _encoded(self, entries: Sequence[Entry]) -> bytes:
         assert self._connection is not None
-        host, port = self._connection.address
-        ident = self._stream.ident
-        return b"".join(
-            [
-                encode_stored(
-                    content_for(entry.run.envelope, entry.content),
-                    StoredAt(
-                        self.topic,
-                        self.queue,
-                        entry.position - 1,
-                        ids.place_offset(ids.StreamPlace(ident, entry.position)),
-                        entry.run.time,
-                        host,
-                        port,
-                    ),
-                )
-                for entry in entries
-            ]
-        )
+        return encode_entries(entries, self.topic, self.queue, self._stream.ident, self._connection.address)
 
     def _response(self, result: ResultCode, position: int, body: bytes = b"") -> Command:
         return Command(result, _offsets(self._stream, position), body)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq import ids, names, properties
-from escrowmq.wire.rocketmq.content import ANY_QUEUE, TRANSACTION_MASK, MessageContent, envelope_of
+from escrowmq.wire.rocketmq.content import ANY_QUEUE, TRANSACTION_MASK, MessageContent, envelope_of, head_of
 from escrowmq.wire.rocketmq.recalls import handle_of
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
@@ -179,20 +179,19 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
     topic = topic_for(connection, asked)
     partition = chosen(connection, topic, asked.queue)
     stream = topic.streams[partition]
-    host, port = connection.born
     runs: list[tuple[str, list[bytes]]] = []
+    is_checked = topic.message_type not in {MIXED, UNSPECIFIED}
     for part in parts:
         if len(part.properties) > LONGEST_PROPERTIES:
             raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "the properties of a message in the batch are too long")
-        if topic.message_type not in {MIXED, UNSPECIFIED} or _TRANSACTIONAL in part.properties:
+        if is_checked or _TRANSACTIONAL in part.properties:
             kind = properties.kind_of(properties.parse(part.properties))
             if kind == TRANSACTION:
                 raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "a batch cannot have transactional messages")
             _check_type(topic, kind)
         tag = properties.value_of(part.properties, properties.TAGS) or ""
-        content = MessageContent(
-            part.properties, part.body, part.flag, 0, asked.born_ms, partition, 0, host, port
-        ).pack()
+        head = head_of(part.flag, 0, asked.born_ms, partition, 0, connection.born, len(part.properties))
+        content = b"".join((head, part.properties, part.body))
         if runs and runs[-1][0] == tag:
             runs[-1][1].append(content)
         else:
