@@ -44,8 +44,10 @@ class LeftOver:
         requests.left += others
 
 
-def freed(objects: list[Any]) -> Iterator[None]:
-    """Free the memory of a list of objects, a piece in each step. The list belongs to this function from now on."""
+def freed(objects: list[Any], most: int = FREED) -> Iterator[None]:
+    """Free the memory of a list of objects, at most `most` in each step. The list belongs to this function from now
+    on.
+    """
     while objects:
-        del objects[-FREED:]  # a copy of the list would touch every object
+        del objects[-most:]  # a copy of the list would touch every object
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from escrowmq.core.budget import Budget
-from escrowmq.core.leftover import LeftOver
+from escrowmq.core.leftover import LeftOver, freed
 
 
 def rest(done: list[int], *steps: int) -> Iterator[None]:
@@ -35,3 +35,11 @@ def test_nothing_is_done_when_the_budget_is_used_up() -> None:
     left.step(budget)
     assert left
     assert not done
+
+
+def test_objects_are_freed_in_pieces() -> None:
+    objects = [*range(7)]
+    left = []
+    for _ in freed(objects, 3):
+        left.append(len(objects))
+    assert left == [4, 1, 0]

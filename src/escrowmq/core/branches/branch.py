@@ -504,5 +504,14 @@ class TransactionBranch:
         return not self.publications and not self.settlements and not self.reservations
 
 
+def step_each(branches: Iterable[TransactionBranch], before: State, given: Input) -> None:
+    """Let many branches, which are all in the state `before`, take the same transition. It costs a small part of as
+    many calls of `TransactionBranch.step`.
+    """
+    after = TRANSITIONS[before][given]
+    for branch in branches:
+        branch.state = after
+
+
 def _verb(given: Input) -> str:
     return given.name.lower().replace("_", " ")

@@ -79,29 +79,35 @@ class LargeOutcome:
             for begin in range(0, len(entries), PIECE):
                 yield effects.settle(settlement, entries[begin : begin + PIECE])
 
+    @property
+    def outdated(self) -> bool:
+        """Whether a queue was deleted that had got messages, so that all must be gathered again."""
+        return self._effects.outdated
+
     def write(self, kind: Kind, prefix: bytes) -> int:
-        """Write the record and return the LSN at which it ends. `gather` must have ended in this turn."""
+        """Write the record and return the LSN at which it ends. `gather` must have ended, and not be outdated."""
         engine, draft, effects = self._engine, self._draft, self._effects
         engine.settlements.flush()
-        reservations = [work for branch in self._branches for work in branch.reservations]
+        reserving = [branch for branch in self._branches if branch.reservations]
         settled: dict[Reservation, int] = {}
-        for branch in self._branches:
-            if branch.reservations:
-                for _ in self._of(branch):
-                    pass
-                for work in branch.reservations:
-                    for operation, parts in work.operations(settled):
-                        draft.add(operation, b"".join(parts))
-                    effects.bereft = effects.bereft or work.reservation.queue.deleted
+        for branch in reserving:
+            for _ in self._of(branch):
+                pass
+            for work in branch.reservations:
+                for operation, parts in work.operations(settled):
+                    draft.add(operation, b"".join(parts))
+                effects.bereft = effects.bereft or work.reservation.queue.deleted
         record = engine.log.append(kind, prefix, *effects.finish())
-        used: list[list[Any]] = []
-        for branch in self._branches:
-            used += [branch.runs, branch.settlements]
+        used: list[list[Any]] = [branch.runs for branch in self._branches]
+        used += [branch.settlements for branch in self._branches if branch.settlements]
         effects.apply(record, engine.log.end_lsn, used)
-        for work in reservations:
-            work.apply(engine.log)
+        for branch in reserving:
+            for work in branch.reservations:
+                work.apply(engine.log)
         for branch in self._branches:
-            branch.runs, branch.settlements = [], []
+            branch.runs = []
+            if branch.settlements:
+                branch.settlements = []
         return engine.log.end_lsn
 
     @property

@@ -10,17 +10,19 @@ in one piece by the coordinator.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.branches.branch import Input, State
+from escrowmq.core.branches.branch import Input, State, step_each
 from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator
 from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_preparation import LargePreparation
 from escrowmq.core.branches.preparation import discard
+from escrowmq.core.branches.registry import OVER
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.conditions import BrokerError
-from escrowmq.core.leftover import WAIT
+from escrowmq.core.leftover import WAIT, freed
 from escrowmq.core.records.branches import FORCED, encode_decide_head
 from escrowmq.core.records.kinds import Kind
 
@@ -36,7 +38,11 @@ Request = Generator[bool | None, None, XaResult]
 FEW: Final = 100
 """Branches of one global transaction up to which they are decided in one piece."""
 _SEEN: Final = 50  # branches looked at that cost one unit of the budget
+_DIVIDED: Final = 8  # branches that are divided into winners and losers for one unit
+_FREED: Final = 1000  # branches that are freed in one step
 _DROPPED: Final = 3  # units that the end of a decided branch costs
+
+_state = attrgetter("state")
 
 
 class _Plan(NamedTuple):
@@ -198,23 +204,41 @@ class LargeRequests:
             prepared = [branch.number for branch in losers if branch.state is State.PREPARED]
             plan = _Plan({branch: branch.state for branch in known}, chosen, losers, done)
             if epoch <= done and not prepared:
-                yield from self._carried(self._dropped(self._rolled_back(losers), lsn))
+                dropped = self._rolled_back(losers)
+                yield from self._carried(self._dropped(dropped, lsn))
+                self._free(known, plan, dropped)
                 return XaResult(XaStatus.OK, lsn)
             head = encode_decide_head(application, max(epoch, done), prepared, len(chosen))
             work = LargeOutcome(engine, chosen, len(head))
+            engine.requests.left -= len(known) // _DIVIDED
             for _ in work.gather():
                 yield None
-            if not self._holds(plan, gtrid, format_id, permitted, application):
+            if len(known) > self.few:
+                yield from self._next_turn()  # the record of very many branches gets a turn of its own
+            if work.outdated or not self._holds(plan, gtrid, format_id, permitted, application):
                 continue
             coordinator.claim(application, user)
             lsn = work.write(Kind.DECIDE, head)
             if application:
                 progress.reached(application, max(epoch, done), lsn)
-            for branch in chosen:
-                branch.step(Input.COMMIT)
+            step_each(chosen, State.PREPARED, Input.COMMIT)
             dropped = self._rolled_back(losers)
             yield from self._carried(self._decided(work, chosen, dropped, lsn))
+            self._free(known, plan, dropped)
             return XaResult(XaStatus.OK, lsn, work.returned)
+
+    def _free(self, known: list[XaBranch], plan: _Plan, dropped: list[tuple[XaBranch, State]]) -> None:
+        """Free the memory of branches that are decided, in pieces. These lists hold the last references to them."""
+        plan.states.clear()
+        plan.chosen.clear()
+        plan.losers.clear()
+        dropped.clear()
+        self._engine.left_over.add(freed(known, _FREED))
+
+    def _next_turn(self) -> Iterator[None]:
+        """Wait for the next turn."""
+        self._engine.requests.left = 0
+        yield None
 
     def _known(
         self, gtrid: bytes, format_id: int, permitted: Callable[[XaBranch], bool] | None
@@ -249,14 +273,18 @@ class LargeRequests:
         new = [branch for branch in found if branch not in plan.states]
         if new and (permitted is None or any(map(permitted, new))):
             return False
-        return len(found) - len(new) == len(plan.states) and all(
-            branch.state is state for branch, state in plan.states.items()
-        )
+        if len(found) - len(new) != len(plan.states):
+            return False
+        return [*map(_state, plan.states)] == [*plan.states.values()]
 
     def _rolled_back(self, losers: Sequence[XaBranch]) -> list[tuple[XaBranch, State]]:
         """Let the losers take their step. Return those that end, with their former states."""
-        found = []
+        prepared = [branch for branch in losers if branch.state is State.PREPARED]
+        step_each(prepared, State.PREPARED, Input.ROLLBACK)
+        found = [(branch, State.PREPARED) for branch in prepared]
         for branch in losers:
+            if branch.state in OVER:
+                continue
             if branch.occupied:
                 self._registry.fail(branch)
                 continue

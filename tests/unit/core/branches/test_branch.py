@@ -18,6 +18,7 @@ from escrowmq.core.branches.branch import (
     Settlement,
     State,
     TransactionBranch,
+    step_each,
 )
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition
@@ -294,3 +295,18 @@ class TestBounds:
         one = branch()
         one.enlist(publication(*[b"x" * 100] * 10_000))
         assert one.bytes == 1_000_000
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("given", Input)
+def test_many_branches_take_the_same_transition_as_one(state: State, given: Input) -> None:
+    after = TRANSITIONS[state].get(given)
+    branches = [branch() for _ in range(2)]
+    for each in branches:
+        each.state = state
+    if after is None:
+        with pytest.raises(KeyError):
+            step_each(branches, state, given)
+    else:
+        step_each(branches, state, given)
+    assert {each.state for each in branches} == {state if after is None else after}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from escrowmq.core.branches.branch import Publication, Settlement
+from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_requests import Request
 from escrowmq.core.branches.xa import XaResult, XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
@@ -384,3 +385,57 @@ def test_a_branch_that_ends_while_an_operator_commits_it_stays_as_decided(what: 
     assert caught.value.condition is Condition.NOT_FOUND
     assert state(settled(site)) == state(settled(plain))
     assert site.live() == used(site)
+
+
+@pytest.mark.rule("FAIR-1", "PIPE-2")
+@pytest.mark.parametrize("winners", [[b"one", b"two", b"three"], []])
+def test_a_decision_over_many_branches_is_written_in_a_turn_of_its_own(
+    winners: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_of()
+    for xid in (X, Y, Z):
+        site.prepared(xid)
+    begun: list[int] = []
+    write = LargeOutcome.write
+
+    def counted(self: LargeOutcome, kind: Kind, prefix: bytes) -> int:
+        begun.append(site.broker.engine.requests.left)
+        return write(self, kind, prefix)
+
+    monkeypatch.setattr(LargeOutcome, "write", counted)
+    engine = site.broker.engine
+    request = site.broker.large_requests.decide(b"global", 1, winners, application="app", epoch=1)
+    while not begun:
+        engine.requests.left = engine.requests.turn
+        while not next(request, True) and engine.requests.left > 0:
+            pass
+        engine.turn.end()
+        site.sync()
+    assert begun == [engine.requests.turn], "nothing else was done in that turn before"
+    pieces(site, request)
+    settled(site)
+    assert not site.branches.views()
+
+
+@pytest.mark.rule("DTX-9", "PIPE-2")
+def test_a_queue_that_is_deleted_before_the_turn_of_the_record_is_left_out() -> None:
+    site, plain = site_of(), site_of()
+    for one in (site, plain):
+        for xid in (X, Y):
+            worked(one, 5, xid)
+            assert one.coordinator.prepare(xid).status is OK
+        settled(one)
+    request = site.broker.large_requests.decide(b"global", 1, [b"one", b"two"], application="", epoch=1)
+    engine = site.broker.engine
+    engine.requests.left = 1 << 30
+    assert next(request) is None
+    assert engine.requests.left == 0, "the next turn writes the record"
+    for one in (site, plain):
+        one.broker.directory.delete_queue(one.vhost.queue("b"))
+    assert pieces(site, request).status is OK
+    plain.coordinator.decide(b"global", 1, [b"one", b"two"], application="", epoch=1)
+    for one in (site, plain):
+        settled(one)
+    assert state(site) == state(plain)
+    assert site.live() == used(site)
+    assert state(site.restart()) == state(plain.restart())
