@@ -490,6 +490,11 @@ class TransactionBranch:
         self.watch.stop()
 
     @property
+    def posts(self) -> int:
+        """The number of messages in it whose delivery tags are unsettled (`arrivals`)."""
+        return sum([len(posts.tags) for posts in self.arrivals])
+
+    @property
     def only_run(self) -> Publication | None:
         """Return the work of an active branch if it is a single run for a single queue."""
         if len(self.publications) != 1 or self.settlements or self.reservations or self.state is not State.ACTIVE:

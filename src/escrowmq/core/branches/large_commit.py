@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import CommitResult, Input
 from escrowmq.core.branches.decision import too_long
@@ -22,6 +22,9 @@ from escrowmq.core.records.kinds import Kind
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.core.branches.large_effects import Host
+
+ARRIVED: Final = 50
+"""Units of the budget that an operation with the tags of posts costs."""
 
 
 class LargeCommit:
@@ -36,6 +39,7 @@ class LargeCommit:
     def _begin(self) -> None:
         self._draft = Draft()
         self._draft.begin(self._branch.number)
+        self._posts = self._branch.posts
         self._effects = LargeEffects(self._engine, self._draft)
 
     def gather(self) -> Iterator[None]:
@@ -50,9 +54,9 @@ class LargeCommit:
                     yield
             if self._draft.size > records.RECORD_BYTES:
                 raise too_long(self._draft.size)
-            if not self._effects.outdated:
+            if not self._effects.outdated and self._posts == self._branch.posts:
                 return
-            self._begin()  # without the queues that were deleted meanwhile
+            self._begin()  # without the queues that were deleted, and the tags that were settled meanwhile
 
     def _pieces(self) -> Iterator[int]:
         """Gather the effects. Yield the cost of each piece."""
@@ -62,6 +66,10 @@ class LargeCommit:
             entries = settlement.entries
             for begin in range(0, len(entries), PIECE):
                 yield self._effects.settle(settlement, entries[begin : begin + PIECE])
+        for posts in self._branch.arrivals:
+            for kind, payload in posts.operations_in_pieces():
+                self._draft.add(kind, b"".join(payload))
+                yield ARRIVED
         if not self._effects.outdated and self._draft.size <= records.RECORD_BYTES:
             yield from self._effects.fill()
 
@@ -75,6 +83,8 @@ class LargeCommit:
             record = engine.log.append(Kind.COMMIT, *effects.finish())
             end = engine.log.end_lsn
         effects.apply(record, end, [branch.publications, branch.settlements])
+        for posts in branch.arrivals:
+            posts.apply(end, engine.log.synced_lsn)
         branch.step(Input.COMMIT_ONE_PHASE)
         branch.publications, branch.settlements = [], []
         branch.end()

@@ -121,7 +121,7 @@ class Transactions:
 
     def is_large(self, branch: TransactionBranch) -> bool:
         """Return whether the branch is to be committed or rolled back in pieces."""
-        return branch.operations > self.large and not (branch.reservations or branch.arrivals)
+        return branch.operations > self.large and not branch.reservations
 
     def commit_in_pieces(self, branch: TransactionBranch) -> LargeCommit:
         """Return the commit of a large branch, to be carried out in pieces."""

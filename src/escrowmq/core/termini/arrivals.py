@@ -10,7 +10,7 @@ new message that equals the old one byte by byte cannot be told from it; an id i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,6 +133,9 @@ class Arrivals:
         `synced`.
         """
         self._accepted.update(zip(tags, fingerprints, strict=True))
+        self._await_sync(tags, lsn, synced)
+
+    def _await_sync(self, tags: Sequence[bytes], lsn: int, synced: int) -> None:
         if self._in_doubt:
             self._in_doubt.difference_update(tags)
         unsynced = self._unsynced
@@ -146,8 +149,22 @@ class Arrivals:
         self._enlisted.update(dict.fromkeys(tags, posts))
         self._in_doubt.difference_update(tags)
 
-    def withdraw(self, tags: Iterable[bytes]) -> None:
-        """Remove messages whose transaction has ended."""
+    def accept_all(self, found: dict[bytes, bytes], lsn: int, synced: int) -> None:
+        """Do `accept` for messages of a transaction, by their tags. The dict belongs to this object from now on. The
+        cost grows with the lesser of the numbers of old and new messages.
+        """
+        tags = list(found)
+        if len(found) > len(self._accepted):
+            found.update(self._accepted)
+            self._accepted, found = found, {}
+        self._accepted.update(found)
+        self._await_sync(tags, lsn, synced)
+
+    def withdraw(self, tags: Collection[bytes]) -> None:
+        """Remove messages whose transaction has ended: all at once if no other transaction has any."""
+        if len(tags) == len(self._enlisted):
+            self._enlisted = {}
+            return
         for tag in tags:
             self._enlisted.pop(tag, None)
 

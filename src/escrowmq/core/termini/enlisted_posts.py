@@ -7,17 +7,21 @@ that the sender has not settled until then. After a rollback, nothing of them is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.termini.arrivals import fingerprints_of
 from escrowmq.core.termini.posting import ArrivalWork, lasts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from escrowmq.core.branches.branch import Publication, TransactionBranch
     from escrowmq.core.records.kinds import Kind
     from escrowmq.core.termini.terminus import Terminus
+
+
+PIECE: Final = 500
+"""Posts in one operation of a large commit."""
 
 
 class PostOwner(Protocol):
@@ -53,6 +57,15 @@ class EnlistedPosts:
         self.tags.update(zip(tags, fingerprints_of(contents), strict=True))
         self._terminus.arrivals.enlist(tags, self)
 
+    def operations_in_pieces(self) -> Iterator[tuple[Kind, Sequence[bytes]]]:
+        """Yield the operations to write, each for at most `PIECE` posts. Those that the sender settles meanwhile are
+        among them; the caller has to begin again then.
+        """
+        tags, fingerprints = list(self.tags), list(self.tags.values())
+        for at in range(0, len(tags), PIECE):
+            part = slice(at, at + PIECE)
+            yield from ArrivalWork(self._terminus, tags[part], fingerprints[part], lasting=self._lasting).operations()
+
     def _work(self) -> ArrivalWork:
         return ArrivalWork(self._terminus, list(self.tags), list(self.tags.values()), lasting=self._lasting)
 
@@ -69,14 +82,17 @@ class EnlistedPosts:
 
     def apply(self, end: int, synced: int) -> None:
         """Keep the tags, after the record is written up to `end`."""
-        work = self._work()
-        self.leave()
-        work.apply(end, synced)
+        tags, self.tags = self.tags, {}
+        self._terminus.arrivals.withdraw(tags)
+        self._terminus.arrivals.accept_all(tags, end, synced)
 
     def leave(self) -> None:
         """Forget the posts, because the transaction has ended."""
-        self._terminus.arrivals.withdraw(self.tags)
-        self.tags.clear()
+        tags, self.tags = self.tags, {}
+        self._terminus.arrivals.withdraw(tags)
+        if len(tags) > PIECE:
+            self._terminus.free_later(list(tags.values()))
+            self._terminus.free_later(list(tags))
 
 
 def enlist(

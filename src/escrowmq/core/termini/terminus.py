@@ -15,9 +15,10 @@ expiry policy ends it. Attaching a link of the same name elsewhere steals the te
 from __future__ import annotations
 
 from enum import Enum, IntEnum, StrEnum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.leftover import freed
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.settlement import durable_positions
 from escrowmq.core.records.kinds import Kind
@@ -201,6 +202,10 @@ class Terminus:
     def keeps(self) -> bool:
         """Whether unsettled deliveries are in the log: the terminus is durable, and its receiver settles second."""
         return self.number > 0 and self.settings.second and self.settings.durability is Durability.UNSETTLED_STATE
+
+    def free_later(self, objects: list[Any]) -> None:
+        """Free the memory of many objects in later turns. The list belongs to the engine from now on."""
+        self._engine.left_over.add(freed(objects))
 
     @property
     def unsettled(self) -> int:

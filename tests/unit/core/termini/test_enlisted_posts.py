@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from escrowmq.core.branches.branch import TransactionBranch
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.termini.arrivals import Arrival, fingerprint_of
+from escrowmq.core.termini.enlisted_posts import PIECE
 from escrowmq.core.termini.terminus import TerminusInput
 from tests.unit.core.site import Site
 from tests.unit.core.termini.links import Account, TestedLink, attached_again, incoming
@@ -119,3 +122,85 @@ def test_the_transaction_of_a_post_is_known_while_it_is_open() -> None:
     assert (arrivals.count, list(arrivals.items())) == (0, [])
     posting.commit()
     assert (arrivals.count, arrivals.owner(b"1"), arrivals.owners()) == (2, None, [])
+
+
+def committed_in_pieces(posting: Posting, between: Callable[[], None] = lambda: None) -> int:
+    """Commit the transaction in pieces, with turns in between. Return their number."""
+    engine, transactions = posting.site.broker.engine, posting.site.broker.transactions
+    engine.requests.turn = count = 1
+    assert transactions.is_large(posting.branch)
+    work = transactions.commit_in_pieces(posting.branch)
+    engine.requests.renew()
+    for _ in work.gather():
+        between()
+        count += 1
+        engine.turn.end()
+    work.write()
+    for _ in work.complete():
+        count += 1
+        engine.turn.end()
+    posting.site.sync()
+    return count
+
+
+def many(count: int = 3000) -> Posting:
+    posting = Posting()
+    for i in range(count):
+        posting.post(posting.branch, b"many %d" % i, b"%d" % i)
+    return posting
+
+
+@pytest.mark.rule("SET-7", "SET-8", "FAIR-1")
+@pytest.mark.parametrize("earlier", [0, 5000])
+def test_a_large_commit_keeps_the_tags_of_its_posts_as_a_small_one(earlier: int) -> None:
+    one, other = many(), many()
+    for posting in (one, other):
+        for i in range(0, earlier, 100):
+            posting.link.post([b"earlier %d" % j for j in range(i, i + 100)], [b"e"] * 100)
+        posting.site.sync()
+    one.commit()
+    assert committed_in_pieces(other) > 3002 // PIECE
+    assert other.site.contents() == one.site.contents()
+    assert other.tags() == one.tags()
+    assert len(other.tags()) == 3002 + earlier
+    assert other.link.loan.terminus.arrivals.owners() == []
+    again = other.site.restart()
+    assert other.tags(again) == one.tags()
+    assert again.contents() == one.site.contents()
+
+
+@pytest.mark.rule("SET-9")
+def test_tags_that_are_settled_during_a_large_commit_are_not_kept() -> None:
+    posting = many()
+    gone = [b"1", *[b"many %d" % i for i in range(0, 3000, 2)]]
+
+    def settle() -> None:
+        if gone:
+            posting.link.loan.forget([gone.pop()])
+
+    committed_in_pieces(posting, settle)
+    assert b"many 2998" not in posting.tags()
+    assert posting.tags(posting.site.restart()) == posting.tags()
+
+
+@pytest.mark.rule("SET-7", "FAIR-1")
+def test_a_large_rollback_leaves_no_tags_and_frees_them_in_pieces() -> None:
+    posting = many()
+    posting.site.broker.transactions.rollback(posting.branch)
+    assert posting.tags() == {}
+    assert posting.link.loan.terminus.arrivals.owners() == []
+    assert posting.site.broker.engine.left_over, "later turns free the memory"
+    posting.site.turn()
+    assert not posting.site.broker.engine.left_over
+
+
+def test_the_posts_of_another_transaction_stay_when_one_ends() -> None:
+    posting = Posting()
+    other = posting.site.begin()
+    posting.account = Account(other)
+    posting.post(other, b"3", b"c")
+    posting.site.broker.transactions.rollback(posting.branch)
+    assert posting.link.loan.terminus.arrivals.owners() == [posting.account]
+    assert b"3" in posting.link.loan.terminus.arrivals
+    posting.site.broker.transactions.commit(other)
+    assert posting.tags() == {b"3": fingerprint_of(b"c")}
