@@ -162,6 +162,8 @@ class Unsettled:
             if run.count < most:
                 most -= run.count
                 continue
+            if run.count == len(run.entries):  # without holes, no entry has to be looked at
+                return min(run.first + most - 1, tag)
             living = (i for i, entry in enumerate(run.entries) if entry is not None)
             return min(run.first + next(islice(living, most - 1, None)), tag)
         return tag
