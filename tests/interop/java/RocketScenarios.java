@@ -10,6 +10,8 @@ import java.util.Objects;
 import java.util.TreeSet;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -17,8 +19,11 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -26,6 +31,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.RPCHook;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** Scenarios of RocketMQ's classic client, for `Runner`. The port is that of the name server. */
@@ -41,7 +47,9 @@ public class RocketScenarios {
     private static final long PATIENCE_MS = 60_000;
 
     private static int port;
-    private static RPCHook hook; // signs requests with an access key
+    private static RPCHook hook; // signs the requests of mqadmin
+    private static DefaultMQProducer onlineProducer;
+    private static DefaultMQPushConsumer onlineConsumer;
     private static TransactionMQProducer survivingProducer;
     private static Decider survivingDecider;
     private static DefaultMQPushConsumer survivingConsumer;
@@ -426,18 +434,232 @@ public class RocketScenarios {
         producer.shutdown();
     }
 
+    @Scenario
+    static void aHalfMessageIsDeliveredWithoutItsDelay() throws Exception {
+        String topic = fresh("t");
+        TransactionMQProducer producer = new TransactionMQProducer(fresh("pg"));
+        producer.setTransactionListener(new Decider());
+        started(producer);
+        Message delayed = message(topic, "a", "commit");
+        delayed.setDelayTimeSec(3600);
+        producer.sendMessageInTransaction(delayed, null);
+        List<String> inbox = new ArrayList<>();
+        DefaultMQPushConsumer consumer = consumer(topic, "*");
+        collect(consumer, inbox);
+        await(inbox, List.of("commit"));
+        consumer.shutdown();
+        producer.shutdown();
+    }
+
+    @Scenario
+    static void aTopicForTransactionsRefusesOtherMessages() throws Exception {
+        String topic = fresh("t");
+        TransactionMQProducer producer = new TransactionMQProducer(fresh("pg"));
+        producer.setTransactionListener(new Decider());
+        started(producer);
+        producer.sendMessageInTransaction(message(topic, "a", "commit"), null);
+        try {
+            producer.send(message(topic, "a", "normal"));
+            check(false, "a normal message was accepted");
+        } catch (MQBrokerException error) {
+            equal(error.getResponseCode(), 13);
+            check(error.getErrorMessage().contains("expected type is TRANSACTION"), error.getErrorMessage());
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    @Scenario
+    static void aDelayedMessageIsRecalled() throws Exception {
+        String topic = fresh("t");
+        producing(
+                producer -> {
+                    Message recalled = message(topic, "a", "recalled");
+                    recalled.setDelayTimeMs(2000);
+                    String handle = producer.send(recalled).getRecallHandle();
+                    Message kept = message(topic, "a", "kept");
+                    kept.setDelayTimeMs(2000);
+                    producer.send(kept);
+                    check(!producer.recallMessage(topic, handle).isEmpty(), "no id was returned");
+                    List<String> inbox = new ArrayList<>();
+                    DefaultMQPushConsumer consumer = consumer(topic, "*");
+                    collect(consumer, inbox);
+                    await(inbox, List.of("kept"));
+                    consumer.shutdown();
+                });
+    }
+
+    @Scenario
+    static void messagesAreFoundByTheirIdsAndKeys() throws Exception {
+        String topic = fresh("t");
+        producing(
+                producer -> {
+                    Message keyed = message(topic, "a", "body");
+                    keyed.setKeys("k1 k2");
+                    SendResult sent = producer.send(keyed);
+                    equal(text(producer.viewMessage(topic, sent.getOffsetMsgId())), "body");
+                    equal(text(producer.viewMessage(topic, sent.getMsgId())), "body");
+                    var found = producer.queryMessage(topic, "k2", 32, 0, Long.MAX_VALUE).getMessageList();
+                    equal(found.stream().map(RocketScenarios::text).toList(), List.of("body"));
+                });
+    }
+
+    @Scenario
+    static void everyMemberOfABroadcastGroupGetsEachMessage() throws Exception {
+        String topic = fresh("t");
+        producing(
+                producer -> {
+                    producer.send(message(topic, "a", "first"));
+                    List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+                    List<List<String>> inboxes = List.of(new ArrayList<>(), new ArrayList<>());
+                    for (List<String> inbox : inboxes) {
+                        DefaultMQPushConsumer consumer = consumer(topic, "*");
+                        if (!consumers.isEmpty()) {
+                            consumer.setConsumerGroup(consumers.get(0).getConsumerGroup());
+                        }
+                        consumer.setMessageModel(MessageModel.BROADCASTING);
+                        collect(consumer, inbox);
+                        consumers.add(consumer);
+                        await(inbox, List.of("first"));
+                    }
+                    producer.send(message(topic, "a", "second"));
+                    for (List<String> inbox : inboxes) {
+                        await(inbox, List.of("first", "second"));
+                    }
+                    consumers.forEach(DefaultMQPushConsumer::shutdown);
+                });
+    }
+
+    @Scenario
+    static void othersTakeTheQueuesOfALostConsumer() throws Exception {
+        String topic = fresh("t");
+        producing(
+                producer -> {
+                    producer.send(message(topic, "a", "first"));
+                    List<String> inbox = new ArrayList<>();
+                    DefaultMQPushConsumer lost = consumer(topic, "*");
+                    DefaultMQPushConsumer other = consumer(topic, "*");
+                    other.setConsumerGroup(lost.getConsumerGroup());
+                    List<String> lostInbox = new ArrayList<>();
+                    collect(lost, lostInbox);
+                    await(lostInbox, List.of("first"));
+                    // Without its connections the client neither leaves its group nor reports its offsets.
+                    lost.getDefaultMQPushConsumerImpl().getmQClientFactory().getMQClientAPIImpl().shutdown();
+                    collect(other, inbox);
+                    TreeSet<String> all = new TreeSet<>();
+                    for (int i = 0; i < 16; i++) {
+                        all.add("m" + i);
+                        producer.send(message(topic, "a", "m" + i));
+                    }
+                    long until = System.currentTimeMillis() + PATIENCE_MS;
+                    synchronized (inbox) {
+                        while (!new TreeSet<>(inbox).containsAll(all) && System.currentTimeMillis() < until) {
+                            inbox.wait(100);
+                        }
+                        check(new TreeSet<>(inbox).containsAll(all), "only " + inbox);
+                    }
+                    other.shutdown();
+                });
+    }
+
+    @Scenario
+    static void tracesOfMessagesArrive() throws Exception {
+        String topic = fresh("t");
+        List<String> traces = new ArrayList<>();
+        DefaultMQProducer producer = new DefaultMQProducer(fresh("pg"));
+        producer.setEnableTrace(true);
+        started(producer);
+        SendResult sent = producer.send(message(topic, "a", "traced"));
+        DefaultMQPushConsumer tracer = consumer("RMQ_SYS_TRACE_TOPIC", "*");
+        collect(tracer, traces);
+        long until = System.currentTimeMillis() + PATIENCE_MS;
+        synchronized (traces) {
+            while (traces.stream().noneMatch(each -> each.contains(sent.getMsgId()))) {
+                check(System.currentTimeMillis() < until, "no trace of the message arrived");
+                traces.wait(100);
+            }
+        }
+        tracer.shutdown();
+        producer.shutdown();
+    }
+
+    @Scenario
+    static void clientsWithTlsSendAndReceive() throws Exception {
+        String topic = fresh("t");
+        DefaultMQProducer producer = new DefaultMQProducer(fresh("pg"));
+        producer.setUseTLS(true);
+        started(producer);
+        producer.send(message(topic, "a", "secret"));
+        DefaultMQPushConsumer consumer = consumer(topic, "*");
+        consumer.setUseTLS(true);
+        List<String> inbox = new ArrayList<>();
+        collect(consumer, inbox);
+        await(inbox, List.of("secret"));
+        consumer.shutdown();
+        producer.shutdown();
+    }
+
+    // ---- access keys
+
+    static void clientsWithAnAccessKeySendAndReceive(String[] keys) throws Exception {
+        String topic = fresh("t");
+        DefaultMQProducer producer = started(new DefaultMQProducer(fresh("pg"), signedWith(keys)));
+        producer.send(message(topic, "a", "signed"));
+        DefaultMQPushConsumer consumer =
+                new DefaultMQPushConsumer(fresh("g"), signedWith(keys), new AllocateMessageQueueAveragely());
+        consumer.setNamesrvAddr("127.0.0.1:" + port);
+        consumer.setInstanceName(fresh("i"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        List<String> inbox = new ArrayList<>();
+        collect(consumer, inbox);
+        await(inbox, List.of("signed"));
+        consumer.shutdown();
+        producer.shutdown();
+    }
+
+    private static RPCHook signedWith(String[] keys) {
+        return new AclClientRPCHook(new SessionCredentials(keys[0], keys[1]));
+    }
+
     // ---- mqadmin
 
-    /** Runs one command of mqadmin, which gets the addresses by itself, and returns everything that it prints. */
-    static String mqadmin(String[] command) throws Exception {
+    /** Has the following commands signed with an access key, or not signed without arguments. */
+    static void signCommands(String[] keys) {
+        hook = keys.length == 0 ? null : signedWith(keys);
+    }
+
+    /** Keeps a consumer and a producer connected, in the groups and with the topic in the arguments. */
+    static void comeOnline(String[] names) throws Exception {
+        onlineProducer = started(new DefaultMQProducer(names[0]));
+        onlineProducer.send(message(names[2], "a", "online"));
+        onlineConsumer = consumer(names[2], "*");
+        onlineConsumer.setConsumerGroup(names[1]);
+        List<String> inbox = new ArrayList<>();
+        collect(onlineConsumer, inbox);
+        await(inbox, List.of("online"));
+    }
+
+    static void goOffline() {
+        onlineConsumer.shutdown();
+        onlineProducer.shutdown();
+    }
+
+    /** Runs one command of mqadmin with the name server's address, and returns everything that it prints. */
+    static String mqadmin(String[] words) throws Exception {
+        List<String> command = new ArrayList<>(List.of(words));
+        command.addAll(List.of("-n", "127.0.0.1:" + port));
         PrintStream output = System.out;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        PrintStream errors = System.err;
         System.setOut(capture);
+        System.setErr(capture);
         try {
-            MQAdminStartup.main0(command, hook);
+            MQAdminStartup.main0(command.toArray(new String[0]), hook);
         } finally {
             System.setOut(output);
+            System.setErr(errors);
         }
         return printed.toString(StandardCharsets.UTF_8);
     }

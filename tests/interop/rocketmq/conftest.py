@@ -1,4 +1,4 @@
-"""A broker for the clients of RocketMQ 5, shared by all tests of a process."""
+"""A broker and a Java virtual machine for the clients of RocketMQ, shared by all tests of a process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.certificates import Authority
+from tests.interop.java_clients import scenarios_of
 from tests.interop.rocketmq.brokers import RocketmqPorts, ServedBroker
+from tests.interop.scenarios import Scenarios
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,10 @@ def grpc_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBrok
     checks = "[half_messages]\ntimeout_seconds = 2\ncheck_interval_seconds = 2\n"
     with ports.broker(folder, tls + checks) as process:
         yield ServedBroker(process, ports)
+
+
+@pytest.fixture(scope="session")
+def classic_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
+    """The scenarios of the classic Java client and of mqadmin."""
+    with scenarios_of("RocketScenarios.java", "rocketmq", tmp_path_factory) as machine:
+        yield machine

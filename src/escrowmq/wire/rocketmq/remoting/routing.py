@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from escrowmq.wire.rocketmq.names import AUTO_CREATE, group_of
+from escrowmq.wire.rocketmq.names import AUTO_CREATE, group_fault, group_of
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import text
@@ -23,7 +23,8 @@ MASTER: Final = "0"
 
 def route(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return the queues of a topic. A topic that does not exist has none; its producer then asks for those of TBW102,
-    if topics may be created automatically.
+    if topics may be created automatically. The topics of a group have a route before the group exists: its first member
+    asks for it before its first heartbeat, and would ask again only after 20 seconds.
     """
     name = text(request.fields, "topic")
     options = connection.options
@@ -34,7 +35,7 @@ def route(connection: RemotingConnection, request: Command) -> HandlerReply:
         count, permissions = 1, READ
     elif (name == AUTO_CREATE and options.auto_create) or name in (options.cluster, options.broker_name):
         count = options.partitions
-    elif (group := group_of(name)) is not None and connection.catalogue.group(group) is not None:
+    elif (group := group_of(name)) is not None and not group_fault(group):
         count = 1
     else:
         raise RequestFault(

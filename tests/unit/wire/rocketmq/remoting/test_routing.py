@@ -40,7 +40,13 @@ def test_without_automatic_creation_there_is_no_route_for_new_topics() -> None:
     assert client(RocketmqOptions(auto_create=False)).call(Code.ROUTE, {"topic": "TBW102"}).code == 17
 
 
-@pytest.mark.parametrize("topic", ["t", "%RETRY%g"])
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
+def test_topics_of_a_group_have_a_route_before_it_exists(topic: str) -> None:
+    found = json.loads(client().ok(Code.ROUTE, {"topic": topic}).body)
+    assert found["queueDatas"][0]["readQueueNums"] == 1
+
+
+@pytest.mark.parametrize("topic", ["t", "%RETRY%"])
 def test_a_missing_topic_has_no_route(topic: str) -> None:
     found = client().call(Code.ROUTE, {"topic": topic})
     assert (found.code, found.remark) == (17, f"No topic route info in name server for the topic: {topic}")
