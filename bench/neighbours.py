@@ -26,7 +26,7 @@ from escrowmq.perf.url import parse_url
 P99_MS = 20.0
 WORST_MS = 100.0
 _BATCH = 25
-_EVERY_SECONDS = 0.005  # so 5000 messages per second
+EVERY_SECONDS = 0.005  # so 5000 messages per second
 _EVERY_SECONDS_10 = 0.05  # so 500 messages per second: the client is in Python, and must not take time from the other
 _TIMEOUT = 300.0
 _QUEUE = "bench-neighbour"
@@ -50,7 +50,7 @@ class Trip(Protocol):
         ...
 
 
-class _Trip091:
+class Trip091:
     """Transient messages over AMQP 0-9-1."""
 
     def __init__(self, broker: Broker) -> None:
@@ -285,7 +285,7 @@ class Neighbours(Scenario):
         with channel_of(broker) as connection:
             operation = self._operation(broker, connection, max(int(self._size * settings.scale), 10))
             with (
-                Neighbour(_Trip091(broker), _EVERY_SECONDS) as first,
+                Neighbour(Trip091(broker), EVERY_SECONDS) as first,
                 Neighbour(_Trip10(broker), _EVERY_SECONDS_10) as second,
             ):
                 time.sleep(0.5)

@@ -146,6 +146,9 @@ def _free_ports() -> int:
 class RocketmqEscrowMQ(EscrowMQ):
     """EscrowMQ with listeners for clients of RocketMQ."""
 
+    settings = ""
+    """Further sections of the configuration."""
+
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._name_port, self._grpc_port = free_port(), free_port()
@@ -166,6 +169,6 @@ class RocketmqEscrowMQ(EscrowMQ):
             "[rocketmq]\nenabled = true\n"
             f'name_server_address = "127.0.0.1:{self._name_port}"\n'
             f'broker_address = "127.0.0.1:{free_port()}"\n'
-            f'grpc_address = "127.0.0.1:{self._grpc_port}"\n'
+            f'grpc_address = "127.0.0.1:{self._grpc_port}"\n{self.settings}'
         )
         return (*super()._arguments(), "--config", str(file))

@@ -8,6 +8,7 @@ from bench.amqp10 import LOADS10
 from bench.audits import measured as audited
 from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityBacklog
 from bench.brokers import Broker
+from bench.half_due import HalfDue
 from bench.half_pending import HalfPending
 from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
@@ -122,6 +123,7 @@ SCENARIOS: dict[str, Scenario] = {
         HeldDeliveries("amqp10-held-received", "1,000,000 deliveries that no consumer settles", received),
         HeldDeliveries("amqp10-held-published", "1,000,000 deliveries that no producer settles", published),
         *ROCKETMQ_RATES,
+        HalfDue(),
         Backlog(),
         History(),
         LongBacklog(),

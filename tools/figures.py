@@ -140,9 +140,10 @@ _ROCKETMQ: Final[Rows] = {
     ("rocketmq-grpc", "rocketmq-grpc.send64-1000"): "— 1 kB",
     ("rocketmq-grpc", "rocketmq-grpc.pop-100"): "received, each acknowledged, 100 B",
     ("rocketmq-grpc", "rocketmq-grpc.pop-1000"): "— 1 kB",
+    ("rocketmq-half-due", "rocketmq-half-due"): "100,000 half messages fall due at once: all checked",
+    ("rocketmq-half-due", "rocketmq-half-due.p99"): "— latency p99 of another client meanwhile",
     ("half-pending", "half.memory"): "memory, 1,000,000 pending half messages",
     ("half-pending", "half.restart"): "— restart with them",
-    ("half-pending", "half.due-all"): "100,000 half messages fall due at once: all checked",
 }
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",

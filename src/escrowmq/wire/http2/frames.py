@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -33,14 +33,16 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
-class Flag(IntFlag):
-    """The flags of frames. END_STREAM and ACK are one bit, of different types."""
+class Flag:
+    """The flags of frames. END_STREAM and ACK are one bit, of different types. They are plain numbers, because the
+    operators of an enumeration take a microsecond each, several times a request.
+    """
 
-    END_STREAM = 0x1
-    ACK = 0x1
-    END_HEADERS = 0x4
-    PADDED = 0x8
-    PRIORITY = 0x20
+    END_STREAM: Final = 0x1
+    ACK: Final = 0x1
+    END_HEADERS: Final = 0x4
+    PADDED: Final = 0x8
+    PRIORITY: Final = 0x20
 
 
 class ErrorCode(IntEnum):

@@ -16,6 +16,9 @@ from escrowmq.wire.http2.stream import Stream, Unsent
 
 _END: Final = Flag.END_STREAM
 _END_HEADERS: Final = Flag.END_HEADERS
+_HEADERS: Final = bytes((FrameType.HEADERS, _END_HEADERS))
+_DATA: Final = bytes((FrameType.DATA, 0))
+_TRAILERS: Final = bytes((FrameType.HEADERS, _END_HEADERS | _END))
 
 
 class ResponseSender:
@@ -43,10 +46,11 @@ class ResponseSender:
             return self.headers(stream, trailers, after, ends=True)
         stream.send_window -= size
         self.window -= size
+        octets = number.to_bytes(4, "big")
         frames = (
-            frame(FrameType.HEADERS, _END_HEADERS, number, head),
-            frame(FrameType.DATA, 0, number, body),
-            frame(FrameType.HEADERS, _END_HEADERS | _END, number, trailers),
+            *(len(head).to_bytes(3, "big"), _HEADERS, octets, head),
+            *(size.to_bytes(3, "big"), _DATA, octets, body),
+            *(len(trailers).to_bytes(3, "big"), _TRAILERS, octets, trailers),
         )
         self._put(number, b"".join(frames), after)
         return True

@@ -109,13 +109,15 @@ def parse(text: bytes) -> dict[str, str]:
 
 def render(properties: Mapping[str, str]) -> bytes:
     """Return the text form. Values that contain one of the two separators are left out, as no client can read them."""
-    return "".join(
-        [
-            f"{name}{_BETWEEN}{value}{_AFTER}"
-            for name, value in properties.items()
-            if name and not {_BETWEEN, _AFTER} & {*name, *value}
-        ]
-    ).encode("utf-8", "surrogateescape")
+    count = len(properties)
+    text = "".join([f"{name}{_BETWEEN}{value}{_AFTER}" for name, value in properties.items()])
+    if "" in properties or text.count(_BETWEEN) != count or text.count(_AFTER) != count:
+        return render({name: value for name, value in properties.items() if name and _is_plain(name + value)})
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _is_plain(text: str) -> bool:
+    return _BETWEEN not in text and _AFTER not in text
 
 
 def value_of(text: bytes, name: str) -> str | None:

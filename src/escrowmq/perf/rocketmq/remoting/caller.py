@@ -18,7 +18,8 @@ class RemotingCaller:
     def __init__(self, host: str, port: int, timeout: float) -> None:
         """Connect. `timeout` (s) applies to each request. Raises PerfError if nothing answers there."""
         self.address = f"{host}:{port}"
-        self._received = bytearray()
+        self.rest = bytearray()
+        """Bytes that were received after the last answer."""
         self._number = 0
         try:
             self.socket = socket.create_connection((host, port), timeout)
@@ -40,15 +41,15 @@ class RemotingCaller:
             self.socket.sendall(command(code, fields, body, self._number))
             while True:
                 used = [0]
-                for answer in answers(self._received, len(self._received), used):
+                for answer in answers(self.rest, len(self.rest), used):
                     if answer.is_response and answer.opaque == self._number:
-                        del self._received[: used[0]]
+                        del self.rest[: used[0]]
                         return answer
-                del self._received[: used[0]]
+                del self.rest[: used[0]]
                 data = self.socket.recv(_CHUNK)
                 if not data:
                     raise PerfError(f"the broker at {self.address} closed the connection")
-                self._received += data
+                self.rest += data
         except TimeoutError:
             raise PerfError(f"the broker at {self.address} did not answer in time") from None
         except OSError as error:

@@ -32,6 +32,9 @@ CODES: Final[Mapping[Condition, Code]] = MappingProxyType(
 )
 
 
+_OK: Final = Status(code=Code.OK, message="OK")  # responses have copies of it
+
+
 class RocketmqRefusal(Exception):  # noqa: N818 - a refusal that the client is told in the response
     """A request that is refused with a code of RocketMQ."""
 
@@ -42,7 +45,7 @@ class RocketmqRefusal(Exception):  # noqa: N818 - a refusal that the client is t
 
 def ok() -> Status:
     """Return the status of success. The text is that of RocketMQ's proxy."""
-    return Status(code=Code.OK, message="OK")
+    return _OK
 
 
 def refusal(error: BrokerError) -> Status:

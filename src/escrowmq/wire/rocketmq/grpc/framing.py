@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import Final
 
 from escrowmq.wire.rocketmq.grpc.status import GrpcFault, GrpcStatus
@@ -83,6 +84,7 @@ def gunzipped(data: bytes) -> bytes:
     return message
 
 
+@lru_cache(1024)
 def timeout_ms(value: bytes) -> int | None:
     """Return the milliseconds in a `grpc-timeout`, rounded up to at least 1; None if there is none.
 

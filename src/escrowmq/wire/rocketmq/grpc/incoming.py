@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,7 +25,8 @@ LONGEST_ID: Final = 255
 LONGEST_GROUP: Final = 64
 LONGEST_TAG: Final = 127
 LONGEST_DELAY_MS: Final = 24 * 3600 * 1000
-_SEPARATORS: Final = ("\x01", "\x02", "\r", "\n", "\t")
+_SEPARATOR: Final = re.compile("[\x01\x02]")
+_CONTROL: Final = re.compile("[\x01\x02\r\n\t]")
 
 
 class IncomingMessage(NamedTuple):
@@ -103,7 +105,7 @@ def _body(message: Message) -> bytes:
 
 def check_id(ident: str) -> None:
     """Raises RocketmqRefusal unless `ident` can be the id of a message."""
-    if not ident or len(ident) > LONGEST_ID or any(mark in ident for mark in _SEPARATORS):
+    if not ident or len(ident) > LONGEST_ID or _CONTROL.search(ident):
         raise RocketmqRefusal(
             Code.ILLEGAL_MESSAGE_ID, "message id cannot be empty, too long, or have control characters"
         )
@@ -117,13 +119,13 @@ def _application_properties(given: Mapping[str, str]) -> dict[str, str]:
             raise RocketmqRefusal(
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property name {name!r} is RocketMQ's own or empty"
             )
-        if any(mark in name + value for mark in _SEPARATORS[:2]):
+        if _SEPARATOR.search(name + value):
             raise RocketmqRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name!r} has control characters")
     return dict(given)
 
 
 def _clean(text: str, what: str, code: Code) -> str:
-    if any(mark in text for mark in _SEPARATORS):
+    if _CONTROL.search(text):
         raise RocketmqRefusal(code, f"the {what} has control characters")
     return text
 
