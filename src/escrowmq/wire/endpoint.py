@@ -162,6 +162,10 @@ class Endpoint(Protocol):
     large_bodies: bool
     """Whether the last publish had a large body. The server then reads more bytes at once."""
 
+    answered: bool
+    """Whether the client's publishes are answered. Such a client waits for answers, so it is not read in smaller pieces
+    while publishers outpace consumers."""
+
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         ...

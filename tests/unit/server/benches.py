@@ -30,7 +30,7 @@ class FakeEndpoint:
         self.label = "fake"
         self.says = b""
         self.finished = False
-        self.large_bodies = False
+        self.large_bodies = self.answered = False
         self.waits_for = 0
         self.heard: list[bytes] = []
         self.told: list[Any] = []

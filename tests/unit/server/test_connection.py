@@ -252,6 +252,19 @@ def test_less_is_read_at_once_while_publishers_outpace_consumers() -> None:
     on_loop(test)
 
 
+def test_a_client_whose_publishes_are_answered_is_not_read_in_smaller_pieces() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, _, endpoint = scene.connect()
+        scene.bench.broker.engine.budget.outpaced = True
+        for answered, size in ((False, PACED_READ), (True, READ)):
+            endpoint.answered = answered
+            assert len(connection.get_buffer(-1)) == size
+        await scene.bench.close()
+
+    on_loop(test)
+
+
 def test_more_is_read_at_once_while_the_client_publishes_large_bodies() -> None:
     async def test() -> None:
         scene = Scene()

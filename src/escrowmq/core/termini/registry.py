@@ -71,7 +71,8 @@ class Termini:
         self._put_back = put_back
         self._owned: Counter[tuple[str, str]] = Counter()  # by user and virtual host
         self._last = 0  # the last number that was assigned
-        self._forgotten: dict[Terminus, list[bytes]] = {}  # tags of this turn that the log has yet to learn of
+        # Tags of this turn that the log has yet to learn of. They are keys, by which they are found at once.
+        self._forgotten: dict[Terminus, dict[bytes, None]] = {}
         self._fading: dict[Terminus, list[dict[bytes, Any]]] = {}  # many tags, of which it learns in pieces
         engine.at_each_turn(self._record_forgotten)
 
@@ -325,7 +326,7 @@ class Termini:
     def forget(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
         """Record, at the end of the turn, that the sender has settled these tags."""
         if tags and terminus.keeps:
-            self._forgotten.setdefault(terminus, []).extend(tags)
+            self._forgotten.setdefault(terminus, {}).update(dict.fromkeys(tags))
 
     def forget_all(self, terminus: Terminus, gone: list[dict[bytes, Any]]) -> None:
         """Forget messages, by their tags; those in the first dict may be in the log. The memory of many of them is
@@ -357,12 +358,12 @@ class Termini:
         for fading in self._fading.get(terminus, ()):
             self.forget(terminus, [tag for tag in tags if fading.pop(tag, None) is not None])
         waiting = self._forgotten.get(terminus)
-        if waiting and not set(waiting).isdisjoint(tags):
+        if waiting and not waiting.keys().isdisjoint(tags):
             self._record_forgotten()
 
     def _record_forgotten(self) -> None:
         for terminus, tags in self._forgotten.items():
-            self.engine.log.append(Kind.FORGOTTEN, encode_forgotten(terminus.number, tags))
+            self.engine.log.append(Kind.FORGOTTEN, encode_forgotten(terminus.number, list(tags)))
         self._forgotten.clear()
 
     # -- the log

@@ -195,7 +195,7 @@ def confirm_select(channel: Channel, method: spec.ConfirmSelect) -> None:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from dtx to confirm mode")
     if channel.branch is not None:
         raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-    channel.confirming = True
+    channel.confirming = channel.connection.answered = True
     if not method.no_wait:
         channel.send(spec.ConfirmSelectOk())
 

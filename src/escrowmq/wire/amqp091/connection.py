@@ -43,7 +43,7 @@ class Connection:
         self.cancel_notify = False
         self.channels: dict[int, Channel] = {}
         self.finished = False
-        self.large_bodies = False
+        self.large_bodies = self.answered = False
         self.blocked_notify = False
         self._closing_since: int | None = None
         self._outbox = Outbox(host.broker.log)

@@ -55,7 +55,7 @@ class Connection:
         self.dynamic_topics: dict[DynamicTopic, None] = {}
         self.transactions = LocalTransactions(self)
         self.finished = False
-        self.large_bodies = False
+        self.large_bodies = self.answered = False
         self._closing_since: int | None = None
         self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)

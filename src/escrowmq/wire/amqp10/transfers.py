@@ -118,6 +118,7 @@ class Transfers:
         if link.link.end is not link:
             return  # the link was detached meanwhile
         self._connection.large_bodies = len(contents[-1]) >= LARGE
+        self._connection.answered = not post.mode.settled
         try:
             link.spend(len(contents))
             link.publish(post)

@@ -30,6 +30,12 @@ class TestConfirms:
         client.publish(1, "nowhere", b"b", disk=False)
         assert client.expect(1, spec.BasicAck).delivery_tag == 2
 
+    def test_the_server_is_told_that_publishes_are_answered(self) -> None:
+        _, client = pair()
+        assert not client.port.endpoint.answered
+        client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+        assert client.port.endpoint.answered
+
     def test_a_return_precedes_its_confirm(self) -> None:
         _, client = pair()
         client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)

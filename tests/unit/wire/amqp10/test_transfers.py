@@ -48,6 +48,13 @@ def sending(**limits: Any) -> tuple[Server, Client]:
     return made, client
 
 
+def test_the_server_is_told_whether_the_last_publishes_are_answered() -> None:
+    made, client = sending()
+    for settled in (False, True, False):
+        client.post(int(settled), settled=settled)
+        assert client.port.endpoint.answered is not settled
+
+
 @pytest.mark.parametrize("damage", range(5, 75))
 def test_a_damaged_transfer_among_equal_ones_never_changes_the_others(damage: int) -> None:
     """A transfer that differs in one byte is decoded, or refused; the ones before it arrive unchanged."""

@@ -49,6 +49,7 @@ class GrpcEndpoint:
         self.peer = peer
         self.label = f"{peer} (RocketMQ gRPC)"
         self.large_bodies = False
+        self.answered = True
         self._broker = host.broker
         self._requests = host.broker.engine.requests
         self._outbox = Outbox(host.broker.log)

@@ -67,6 +67,7 @@ class RemotingConnection:
         self.client_id = ""
         self.finished = False
         self.large_bodies = False
+        self.answered = True
         self.busy_reason = ""
         self.born = born_at(peer)
         self.address: tuple[bytes, int] = (
