@@ -22,6 +22,7 @@ from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.termini.fresh import FreshContents
 from escrowmq.core.termini.loan import Loan
 from escrowmq.core.termini.tags import delivery_tag
 from escrowmq.core.termini.terminus import (
@@ -184,6 +185,12 @@ class LinkSide:
     def cancelled(self, consumer: Consumer) -> None: ...
 
 
+def _prepare(site: Site) -> None:
+    """Give a broker the content of the world's messages, and little room for fresh ones, so that some are digested."""
+    site.broker.formats[0] = Numbers()
+    site.broker.termini.fresh = FreshContents(200)
+
+
 class LinkWorld:
     """A history of exactly-once links."""
 
@@ -192,7 +199,7 @@ class LinkWorld:
         self.trace: list[str] = []
         self.step = 0
         self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500)
-        self.site.broker.formats[0] = Numbers()
+        _prepare(self.site)
         self.site.queue()
         self.site.sync()
         self.producers = [ProducerClient() for _ in range(PRODUCERS)]
@@ -446,7 +453,7 @@ class LinkWorld:
         visible = {int(content) for _, content, _ in self.site.ready(self.queue)}
         self.site.storage.crash()
         self.site = self.site.restart(segment_bytes=1500)
-        self.site.broker.formats[0] = Numbers()
+        _prepare(self.site)
         self.sides.clear()
         self.connections.clear()
         self.replaced.clear()

@@ -15,10 +15,10 @@ from escrowmq.core.queues.due_buckets import DueBuckets
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.termini.arrivals import Arrival, Arrivals
+from escrowmq.core.termini.arrivals import Arrival, Arrivals, fingerprints_of
 from escrowmq.core.termini.enlisted_posts import EnlistedPosts
 from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
-from escrowmq.core.termini.posting import ArrivalWork
+from escrowmq.core.termini.posting import ArrivalWork, FreshArrivals
 from escrowmq.core.termini.recovery import FoundTermini
 from escrowmq.core.termini.registry import Termini
 from escrowmq.core.turn import Turn
@@ -26,8 +26,7 @@ from tests.simulation.link_transactions import ProducerConnection
 
 _acquire = Loan.acquire
 _apply = Decision.apply
-_work_operations = ArrivalWork.operations
-_work_apply = ArrivalWork.apply
+_apply_fresh = FreshArrivals.apply
 _record_forgotten = Termini._record_forgotten
 _reconcile = Arrivals.reconcile
 _check_void = Loan.void
@@ -44,17 +43,17 @@ def visible_before_its_sync(self: Decision, *, sealed: bool = False) -> int:
     return _apply(self)
 
 
-def arrived_outside_the_record(self: ArrivalWork) -> list[tuple[Kind, Sequence[bytes]]]:
+def arrived_outside_the_record(self: FreshArrivals) -> list[tuple[Kind, Sequence[bytes]]]:
     """Leave the tags out of the record that enqueues the messages. They follow at the end of the turn."""
     return []
 
 
-def arrived_later(self: ArrivalWork, end: int, synced: int) -> None:
-    _work_apply(self, end, synced)
+def arrived_later(self: FreshArrivals, end: int, synced: int) -> None:
+    _apply_fresh(self, end, synced)
     loan = self._terminus.loan
     assert loan is not None
-    for kind, parts in _work_operations(self):
-        _LATER.setdefault(id(loan._termini), []).append((kind, parts))
+    work = ArrivalWork(self._terminus, self._tags, fingerprints_of(self._contents))
+    _LATER.setdefault(id(loan._termini), []).extend(work.operations())
 
 
 _LATER: Final[dict[int, list[tuple[Kind, Sequence[bytes]]]]] = {}
@@ -136,8 +135,8 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "transfer before its acquisition is synced": {(Loan, "acquire"): transfer_before_its_acquisition_is_synced},
     "post visible before its sync": {(Decision, "apply"): visible_before_its_sync},
     "arrived outside the record": {
-        (ArrivalWork, "operations"): arrived_outside_the_record,
-        (ArrivalWork, "apply"): arrived_later,
+        (FreshArrivals, "operations"): arrived_outside_the_record,
+        (FreshArrivals, "apply"): arrived_later,
         (Termini, "_record_forgotten"): record_at_the_end_of_the_turn,
     },
     "forgotten lost and the tag claimed": {(Arrivals, "reconcile"): claimed_without_comparing},

@@ -193,12 +193,14 @@ def _released(data: bytes | memoryview) -> Fields:
 
 def _arrived(data: bytes | memoryview) -> Fields:
     arrived = decode_arrived(data)
-    return {
+    found: Fields = {
         "terminus": arrived.terminus,
         "outcome": arrived.outcome.name.lower(),
         "tags": [tag.hex() for tag in arrived.tags],
-        "fingerprints": [fingerprint[::-1].hex() for fingerprint in arrived.fingerprints],
     }
+    if arrived.fingerprints is not None:
+        found["fingerprints"] = [fingerprint[::-1].hex() for fingerprint in arrived.fingerprints]
+    return found
 
 
 def _forgotten(data: bytes | memoryview) -> Fields:

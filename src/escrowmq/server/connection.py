@@ -23,8 +23,8 @@ READ: Final = 256 << 10
 """The most bytes of one read. Thousands of small messages fit into them."""
 PACED_READ: Final = 64 << 10
 """The most bytes of one read while publishers outpace consumers. A consumer with a prefetch of 1,000 gets at most so
-many messages in a turn; if more are read, the queue outgrows its memory, and every message goes through the log. Clients
-whose publishes are answered limit themselves, so they are read as always."""
+many messages in a turn; if more are read, the queue outgrows its memory, and every message goes through the log.
+Clients whose publishes are answered limit themselves, so they are read as always."""
 LARGE_READ: Final = 2 << 20
 """The most bytes of one read while the client publishes large bodies: fewer turns. With reads of 1 MiB, a message of
 16 KiB costs a tenth more processor time; with reads of 256 KiB, twice as much."""

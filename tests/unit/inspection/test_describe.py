@@ -106,6 +106,8 @@ def test_records_of_link_termini_are_described() -> None:
         "tags": ["7431"],
         "fingerprints": ["00000000000000ff"],
     }
+    without = encode_arrived(5, Disposition.ACCEPTED, [b"t1"], None)
+    assert describe(Kind.ARRIVED, without) == {"terminus": 5, "outcome": "accepted", "tags": ["7431"]}
     assert describe(Kind.FORGOTTEN, encode_forgotten(5, [b"t1"])) == {"terminus": 5, "tags": ["7431"]}
     acquired = encode_acquired(6, 3, [(7, 40, 2)])
     assert describe(Kind.ACQUIRED, acquired) == {"terminus": 6, "queue": 3, "deliveries": [[7, 40, 2]]}

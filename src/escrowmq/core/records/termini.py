@@ -12,6 +12,7 @@ from escrowmq.core.records.references import Range
 _ARRIVED: Final = struct.Struct("<QBI")  # terminus, outcome, number of tags
 _FORGOTTEN: Final = struct.Struct("<QI")  # terminus, number of tags
 FINGERPRINT_BYTES: Final = 8
+_OF_CONTENTS: Final = 0x80  # in the octet of the outcome: the fingerprints are left out
 _ACQUIRED: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
 _NUMBERED: Final = struct.Struct("<QQI")  # first delivery number, first position, count
 _GIVEN_BACK: Final = struct.Struct("<QII")  # terminus, queue id, number of ranges
@@ -31,12 +32,15 @@ _DISPOSITIONS: Final = {number: disposition for disposition, number in _NUMBERS.
 
 
 class ArrivedTags(NamedTuple):
-    """Messages that arrived at an incoming terminus: their tags, and the fingerprints of their contents."""
+    """Messages that arrived at an incoming terminus: their tags, and the fingerprints of their contents.
+
+    Fingerprints of None are those of the contents in the PUBLISH operation that precedes this one in its COMMIT.
+    """
 
     terminus: int
     outcome: Disposition
     tags: list[bytes]
-    fingerprints: list[bytes]
+    fingerprints: list[bytes] | None
 
 
 class Forgotten(NamedTuple):
@@ -70,8 +74,12 @@ class GivenBack(NamedTuple):
     ranges: list[Range]
 
 
-def encode_arrived(terminus: int, outcome: Disposition, tags: Sequence[bytes], fingerprints: Sequence[bytes]) -> bytes:
-    """Return an ARRIVED record. Tags have at most 255 bytes."""
+def encode_arrived(
+    terminus: int, outcome: Disposition, tags: Sequence[bytes], fingerprints: Sequence[bytes] | None
+) -> bytes:
+    """Return an ARRIVED record. Tags have at most 255 bytes. See `ArrivedTags` for fingerprints of None."""
+    if fingerprints is None:
+        return _ARRIVED.pack(terminus, _NUMBERS[outcome] | _OF_CONTENTS, len(tags)) + _tags(tags)
     parts = [b""] * (3 * len(tags))
     parts[::3] = _lengths(tags)
     parts[1::3] = tags
@@ -84,9 +92,28 @@ def _lengths(tags: Sequence[bytes]) -> list[bytes]:
     return [_BYTES[length] for length in map(len, tags)]
 
 
+def _tags(tags: Sequence[bytes]) -> bytes:
+    """Return each tag, with its length before it."""
+    parts = [b""] * (2 * len(tags))
+    parts[::2] = _lengths(tags)
+    parts[1::2] = tags
+    return b"".join(parts)
+
+
+def _decode_tags(data: Payload, at: int, count: int) -> list[bytes]:
+    tags = []
+    for _ in range(count):
+        end = at + 1 + data[at]
+        tags.append(bytes(data[at + 1 : end]))
+        at = end
+    return tags
+
+
 def decode_arrived(data: Payload) -> ArrivedTags:
     terminus, outcome, count = _ARRIVED.unpack_from(data)
     at = _ARRIVED.size
+    if outcome & _OF_CONTENTS:
+        return ArrivedTags(terminus, _DISPOSITIONS[outcome ^ _OF_CONTENTS], _decode_tags(data, at, count), None)
     tags, fingerprints = [], []
     for _ in range(count):
         end = at + 1 + data[at]
@@ -98,21 +125,12 @@ def decode_arrived(data: Payload) -> ArrivedTags:
 
 def encode_forgotten(terminus: int, tags: Sequence[bytes]) -> bytes:
     """Return a FORGOTTEN record."""
-    parts = [b""] * (2 * len(tags))
-    parts[::2] = _lengths(tags)
-    parts[1::2] = tags
-    return _FORGOTTEN.pack(terminus, len(tags)) + b"".join(parts)
+    return _FORGOTTEN.pack(terminus, len(tags)) + _tags(tags)
 
 
 def decode_forgotten(data: Payload) -> Forgotten:
     terminus, count = _FORGOTTEN.unpack_from(data)
-    at = _FORGOTTEN.size
-    tags = []
-    for _ in range(count):
-        end = at + 1 + data[at]
-        tags.append(bytes(data[at + 1 : end]))
-        at = end
-    return Forgotten(terminus, tags)
+    return Forgotten(terminus, _decode_tags(data, _FORGOTTEN.size, count))
 
 
 def encode_acquired(terminus: int, queue: int, ranges: Sequence[tuple[int, int, int]]) -> bytes:

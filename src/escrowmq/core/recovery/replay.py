@@ -150,8 +150,14 @@ class Recovery:
         self._do(lsn, operations)
 
     def _do(self, lsn: int, operations: Iterable[tuple[Kind, int, Payload]]) -> None:
+        published: Payload = b""
         for kind, offset, operation in operations:
+            if kind == Kind.ARRIVED:
+                self._termini.arrived(lsn + offset, operation, published)
+                continue
             self._handlers[kind](lsn + offset, operation)
+            if kind == Kind.PUBLISH:
+                published = operation
 
     def _placed(self, lsn: int, payload: Payload) -> None:
         placed = decode_placed(payload)

@@ -34,6 +34,18 @@ class Arrival(NamedTuple):
     detail: bytes = b""
 
 
+class AcceptedCopy(NamedTuple):
+    """A copy of the accepted messages: all tags, the fingerprints of the first ones, and the contents of the others."""
+
+    tags: list[bytes]
+    digested: list[bytes]
+    contents: list[bytes]
+
+    def fingerprints(self) -> list[bytes]:
+        """Return the fingerprints of all. This may be called on any thread."""
+        return self.digested + fingerprints_of(self.contents)
+
+
 class Partial(NamedTuple):
     """A delivery whose transfer was interrupted: its tag and the part of its payload that arrived, which `holding`
     counts for its user and virtual host.
@@ -60,12 +72,15 @@ def fingerprints_of(contents: Sequence[bytes]) -> list[bytes]:
 
 
 class Arrivals:
-    """Tags, outcomes and fingerprints of unsettled messages. Accepted ones, which are most, cost the least memory."""
+    """Tags, outcomes and fingerprints of unsettled messages. Accepted ones, which are most, cost the least memory. As
+    long as they are fresh, their contents are kept in place of their fingerprints.
+    """
 
-    __slots__ = ("_accepted", "_certain", "_enlisted", "_in_doubt", "_others", "_unsynced", "partial")
+    __slots__ = ("_accepted", "_certain", "_enlisted", "_fresh", "_in_doubt", "_others", "_unsynced", "partial")
 
     def __init__(self) -> None:
         self._accepted: dict[bytes, bytes] = {}
+        self._fresh: dict[bytes, bytes] = {}  # contents of further accepted messages
         self._others: dict[bytes, Arrival] = {}
         self._enlisted: dict[bytes, EnlistedPosts] = {}  # posts of transactions that are open
         self._unsynced: deque[tuple[int, Sequence[bytes]]] = deque()  # with the LSN that their outcomes wait for
@@ -78,16 +93,19 @@ class Arrivals:
     @property
     def count(self) -> int:
         """The number of unsettled deliveries."""
-        return len(self._accepted) + len(self._others)
+        return len(self._accepted) + len(self._fresh) + len(self._others)
 
     def __contains__(self, tag: bytes) -> bool:
-        return tag in self._accepted or tag in self._others or tag in self._enlisted
+        return tag in self._accepted or tag in self._fresh or tag in self._others or tag in self._enlisted
 
     def get(self, tag: bytes) -> Arrival | None:
         """Return the message with this tag, or None if there is none."""
         fingerprint = self._accepted.get(tag)
         if fingerprint is not None:
             return Arrival(Disposition.ACCEPTED, fingerprint)
+        content = self._fresh.get(tag)
+        if content is not None:
+            return Arrival(Disposition.ACCEPTED, fingerprint_of(content))
         posts = self._enlisted.get(tag)
         if posts is not None:
             return Arrival(Disposition.ACCEPTED, posts.tags[tag], posts.owner.accepted)
@@ -106,34 +124,44 @@ class Arrivals:
         """Yield all tags with their messages, except those of open transactions."""
         for tag, fingerprint in self._accepted.items():
             yield tag, Arrival(Disposition.ACCEPTED, fingerprint)
+        for tag, content in self._fresh.items():
+            yield tag, Arrival(Disposition.ACCEPTED, fingerprint_of(content))
         yield from self._others.items()
 
     def in_doubt(self, tag: bytes) -> bool:
         """Return whether the sender was told to send the message with this tag again."""
         return tag in self._in_doubt
 
-    def accepted(self) -> tuple[list[bytes], list[bytes]]:
-        """Return copies of the tags and fingerprints of all accepted messages, for a snapshot."""
-        return list(self._accepted), list(self._accepted.values())
+    def accepted(self) -> AcceptedCopy:
+        """Return a copy of all accepted messages, for a snapshot."""
+        tags = [*self._accepted, *self._fresh]
+        return AcceptedCopy(tags, list(self._accepted.values()), list(self._fresh.values()))
 
     # -- changing
 
     def check_new(self, tags: Sequence[bytes]) -> None:
         """Raises ILLEGAL_STATE if a tag belongs to an unsettled delivery."""
-        taken = len(set(tags)) < len(tags) or not self._accepted.keys().isdisjoint(tags)
-        for others in (self._others, self._enlisted):
-            taken = taken or not others.keys().isdisjoint(tags)
+        taken = len(set(tags)) < len(tags)
+        for others in (self._accepted, self._fresh, self._others, self._enlisted):
+            taken = taken or bool(others and not others.keys().isdisjoint(tags))
         if taken:
             raise BrokerError(
                 Condition.ILLEGAL_STATE, "delivery tag belongs to an unsettled delivery of this link; settle that first"
             )
 
-    def accept(self, tags: Sequence[bytes], fingerprints: Sequence[bytes], lsn: int = 0, synced: int = 0) -> None:
-        """Add accepted messages. Their outcomes are sent when the log is synced up to `lsn`; now it is up to
-        `synced`.
+    def accept_fresh(self, tags: Sequence[bytes], contents: Sequence[bytes], lsn: int = 0, synced: int = 0) -> None:
+        """Add accepted messages with these contents. Their outcomes are sent when the log is synced up to `lsn`; now it
+        is up to `synced`.
         """
-        self._accepted.update(zip(tags, fingerprints, strict=True))
+        self._fresh.update(zip(tags, contents, strict=True))
         self._await_sync(tags, lsn, synced)
+
+    def digest(self, tags: Sequence[bytes]) -> None:
+        """Replace the contents of messages by their fingerprints (`fresh.FreshTags`)."""
+        fresh = self._fresh
+        left = [tag for tag in tags if tag in fresh]
+        if left:
+            self._accepted.update(zip(left, fingerprints_of([fresh.pop(tag) for tag in left]), strict=True))
 
     def _await_sync(self, tags: Sequence[bytes], lsn: int, synced: int) -> None:
         if self._in_doubt:
@@ -150,8 +178,8 @@ class Arrivals:
         self._in_doubt.difference_update(tags)
 
     def accept_all(self, found: dict[bytes, bytes], lsn: int, synced: int) -> None:
-        """Do `accept` for messages of a transaction, by their tags. The dict belongs to this object from now on. The
-        cost grows with the lesser of the numbers of old and new messages.
+        """Do the same for the fingerprints of accepted messages, by their tags. The dict belongs to this object from
+        now on. The cost grows with the lesser of the numbers of old and new messages.
         """
         tags = list(found)
         if len(found) > len(self._accepted):
@@ -176,6 +204,7 @@ class Arrivals:
         """Add a message with this outcome."""
         self._in_doubt.discard(tag)
         self._accepted.pop(tag, None)
+        self._fresh.pop(tag, None)
         self._others[tag] = arrival
 
     def forget(self, tags: Collection[bytes]) -> list[bytes]:
@@ -185,14 +214,14 @@ class Arrivals:
         gone = []
         self.supersede(tags)
         if not self._in_doubt and not self._others and not self._enlisted:
-            pop = self._accepted.pop
-            return [tag for tag in tags if pop(tag, None) is not None]
+            pop, pop_fresh = self._accepted.pop, self._fresh.pop
+            return [tag for tag in tags if pop_fresh(tag, None) is not None or pop(tag, None) is not None]
         for tag in tags:
             self._in_doubt.discard(tag)
             posts = self._enlisted.pop(tag, None)
             if posts is not None:
                 del posts.tags[tag]  # the commit publishes the message, and keeps no tag
-            elif self._accepted.pop(tag, None) is not None:
+            elif self._accepted.pop(tag, None) is not None or self._fresh.pop(tag, None) is not None:
                 gone.append(tag)
             else:
                 self._others.pop(tag, None)
@@ -202,8 +231,9 @@ class Arrivals:
         """Forget everything. Return the messages by their tags, whose memory the caller frees. Those in the first dict
         may be in the log.
         """
+        self._accepted.update(self._fresh)  # only the tags are needed
         gone: list[dict[bytes, Any]] = [self._accepted, self._others]
-        self._accepted, self._others = {}, {}
+        self._accepted, self._fresh, self._others = {}, {}, {}
         for tag, posts in self._enlisted.items():
             del posts.tags[tag]
         self._enlisted.clear()
@@ -254,6 +284,7 @@ class Arrivals:
         again. This takes time for each tag in `remote`, however many others there are.
         """
         found: dict[bytes, Arrival | None] = {}
+        self.digest(list(self._fresh))
         self._in_doubt.clear()
         for tag, known in remote.items():
             arrival = self.get(tag)

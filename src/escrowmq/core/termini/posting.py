@@ -13,7 +13,6 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_arrived
-from escrowmq.core.termini.arrivals import fingerprints_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +28,7 @@ _TAG_BYTES: Final = 9
 
 
 class ArrivalWork:
-    """The part of a decision that keeps the tags of the messages that it places, in the log too if they are
-    `lasting`.
-    """
+    """The part that the tags of messages have in the record of a decision, if these are `lasting`."""
 
     __slots__ = ("_fingerprints", "_lasting", "_tags", "_terminus")
 
@@ -55,9 +52,36 @@ class ArrivalWork:
         """An upper bound of its part of the record."""
         return _HEAD_BYTES + sum(map(len, self._tags)) + _TAG_BYTES * len(self._tags)
 
+
+class FreshArrivals:
+    """The part of a decision that keeps the tags of the messages in the run that it places."""
+
+    __slots__ = ("_contents", "_tags", "_terminus")
+
+    def __init__(self, terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes]) -> None:
+        self._terminus = terminus
+        self._tags = tags
+        self._contents = contents
+
+    def operations(self) -> list[tuple[Kind, Sequence[bytes]]]:
+        """Return the operation to write. It follows that of the run."""
+        return [(Kind.ARRIVED, [encode_arrived(self._terminus.number, Disposition.ACCEPTED, self._tags, None)])]
+
+    @property
+    def bytes(self) -> int:
+        """An upper bound of its part of the record."""
+        return _HEAD_BYTES + sum(map(len, self._tags)) + len(self._tags)
+
     def apply(self, end: int, synced: int) -> None:
         """Keep the tags, after the record is written up to `end`."""
-        self._terminus.arrivals.accept(self._tags, self._fingerprints, end, synced)
+        accept(self._terminus, self._tags, self._contents, end, synced)
+
+
+def accept(terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes], lsn: int, synced: int) -> None:
+    """Note accepted messages, and keep their contents in place of fingerprints for a while."""
+    terminus.arrivals.accept_fresh(tags, contents, lsn, synced)
+    if terminus.termini is not None:
+        terminus.termini.fresh.add(terminus.arrivals, tags, contents)
 
 
 def lasts(terminus: Terminus, envelope: Envelope, queues: Sequence[Queue]) -> bool:
@@ -75,19 +99,18 @@ def post(
     tags: Sequence[bytes],
 ) -> Receipt:
     """Publish a run of messages with these tags. Messages that a queue refused leave no tag."""
-    fingerprints = fingerprints_of(contents)
     if not lasts(terminus, envelope, queues):
         receipt = engine.publish(envelope, contents, queues)
         taken = [i for i in range(len(tags)) if i not in receipt.refused] if receipt.refused else range(len(tags))
-        synced = engine.log.synced_lsn
-        terminus.arrivals.accept([tags[i] for i in taken], [fingerprints[i] for i in taken], receipt.lsn, synced)
+        some = [contents[i] for i in taken]
+        accept(terminus, [tags[i] for i in taken], some, receipt.lsn, engine.log.synced_lsn)
         return receipt
 
     def together(chosen: range, takers: Sequence[Queue]) -> int:
         decision = Decision(engine)
         part = slice(chosen.start, chosen.stop)
         decision.place(envelope, contents[part], takers)
-        decision.record(ArrivalWork(terminus, tags[part], fingerprints[part]))
+        decision.record(FreshArrivals(terminus, tags[part], contents[part]))
         return decision.apply(sealed=True)
 
     if not any(queue.refuses for queue in queues):

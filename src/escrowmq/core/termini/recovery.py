@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.records.blocks import decode_block
 from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.publishing import decode_publish
 from escrowmq.core.records.references import Range, merged
 from escrowmq.core.records.termini import (
     NumberedRange,
@@ -14,6 +16,7 @@ from escrowmq.core.records.termini import (
     decode_forgotten,
     decode_given_back,
 )
+from escrowmq.core.termini.arrivals import fingerprints_of
 from escrowmq.core.termini.locks import LockedPiece, locked_pieces
 from escrowmq.core.termini.terminus import (
     Durability,
@@ -86,12 +89,16 @@ class FoundTermini:
         """Apply a TERMINUS_DELETED record."""
         self._found.pop(decode_change(payload)["number"], None)
 
-    def arrived(self, lsn: int, payload: Payload) -> None:
-        """Apply an ARRIVED record or operation."""
+    def arrived(self, lsn: int, payload: Payload, published: Payload = b"") -> None:
+        """Apply an ARRIVED record or operation. `published` is the PUBLISH operation before it in its COMMIT."""
         arrived = decode_arrived(payload)
         found = self._found.get(arrived.terminus)
-        if found is not None:
-            found.tags.update(zip(arrived.tags, arrived.fingerprints, strict=True))
+        if found is None:
+            return
+        fingerprints = arrived.fingerprints
+        if fingerprints is None:
+            fingerprints = fingerprints_of(decode_block(published, decode_publish(published).block).contents)
+        found.tags.update(zip(arrived.tags, fingerprints, strict=True))
 
     def forgotten(self, lsn: int, payload: Payload) -> None:
         """Apply a FORGOTTEN record."""

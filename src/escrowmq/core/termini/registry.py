@@ -15,6 +15,7 @@ from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.termini import encode_forgotten, encode_given_back
+from escrowmq.core.termini.fresh import FreshContents
 from escrowmq.core.termini.loan import Loan
 from escrowmq.core.termini.state_records import CapturedTerminus, set_fields, unsettled_records
 from escrowmq.core.termini.terminus import (
@@ -67,6 +68,7 @@ class Termini:
         self.engine = engine
         self._holdings = holdings or Holdings()
         self.limits = TerminusLimits()
+        self.fresh = FreshContents()
         self.by_key: dict[TerminusKey, Terminus] = {}
         self._put_back = put_back
         self._owned: Counter[tuple[str, str]] = Counter()  # by user and virtual host

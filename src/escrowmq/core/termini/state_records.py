@@ -9,6 +9,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, encode_arrived, numbered_ranges
+from escrowmq.core.termini.arrivals import AcceptedCopy
 from escrowmq.core.termini.locks import locked_ranges
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class CapturedTerminus:
         self._number = terminus.number
         self._fields = set_fields(terminus)
         self._keeps = terminus.keeps
-        self._accepted = terminus.arrivals.accepted() if self._keeps else ([], [])
+        self._accepted = terminus.arrivals.accepted() if self._keeps else AcceptedCopy([], [], [])
         self._slots = terminus.deliveries.slots() if self._keeps else []
         self._locked = terminus.deliveries.locks.columns() if self._keeps else []
 
@@ -60,7 +61,7 @@ class CapturedTerminus:
 
     def unsettled(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Yield the records of its unsettled deliveries."""
-        tags, fingerprints = self._accepted
+        tags, fingerprints = self._accepted.tags, self._accepted.fingerprints()
         for at in range(0, len(tags), PIECE):
             some = slice(at, at + PIECE)
             arrived = encode_arrived(self._number, Disposition.ACCEPTED, tags[some], fingerprints[some])

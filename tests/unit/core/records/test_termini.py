@@ -35,6 +35,11 @@ def test_arrived(terminus: int, outcome: Disposition, some: list[bytes]) -> None
     )
 
 
+@given(st.integers(0, (1 << 64) - 1), st.sampled_from(Disposition), tags)
+def test_arrived_without_fingerprints(terminus: int, outcome: Disposition, some: list[bytes]) -> None:
+    assert decode_arrived(encode_arrived(terminus, outcome, some, None)) == (terminus, outcome, some, None)
+
+
 @given(st.integers(0, (1 << 64) - 1), tags)
 def test_forgotten(terminus: int, some: list[bytes]) -> None:
     assert decode_forgotten(encode_forgotten(terminus, some)) == (terminus, some)

@@ -13,7 +13,7 @@ ACCEPTED = Disposition.ACCEPTED
 
 def arrivals(*tags: bytes, lsn: int = 0, synced: int = 0) -> Arrivals:
     made = Arrivals()
-    made.accept(tags, [b"%d" % i for i in range(len(tags))], lsn, synced)
+    made.accept_all({tag: b"%d" % i for i, tag in enumerate(tags)}, lsn, synced)
     return made
 
 
@@ -34,7 +34,7 @@ def test_messages_are_found_by_tag_until_they_are_forgotten() -> None:
     }
     assert tested.forget([b"1", b"3", b"4"]) == [b"1"]  # only accepted messages are in the log
     assert (tested.count, tested.get(b"1"), tested.get(b"3")) == (1, None, None)
-    assert tested.accepted() == ([b"2"], [b"1"])
+    assert tested.accepted() == ([b"2"], [b"1"], [])
 
 
 @pytest.mark.parametrize("tags", [[b"1"], [b"new", b"new"], [b"new", b"noted"]])
@@ -44,6 +44,50 @@ def test_a_tag_belongs_to_one_unsettled_delivery(tags: list[bytes]) -> None:
     with pytest.raises(BrokerError, match="belongs to an unsettled delivery"):
         tested.check_new(tags)
     tested.check_new([b"new", b"other"])
+
+
+@pytest.fixture
+def fresh() -> Arrivals:
+    """Return the messages 1 and 2, which are fresh, and 0, which is not."""
+    made = arrivals(b"0")
+    made.accept_fresh([b"1", b"2"], [b"a", b""])
+    return made
+
+
+def test_fresh_messages_have_the_fingerprints_of_their_contents(fresh: Arrivals) -> None:
+    one, two = Arrival(ACCEPTED, fingerprint_of(b"a")), Arrival(ACCEPTED, fingerprint_of(b""))
+    assert (fresh.count, b"1" in fresh, fresh.get(b"2")) == (3, True, two)
+    assert dict(fresh.items()) == {b"0": Arrival(ACCEPTED, b"0"), b"1": one, b"2": two}
+    copied = fresh.accepted()
+    assert (copied.tags, copied.fingerprints()) == ([b"0", b"1", b"2"], [b"0", one.fingerprint, two.fingerprint])
+    with pytest.raises(BrokerError, match="belongs to an unsettled delivery"):
+        fresh.check_new([b"2"])
+
+
+def test_digesting_fresh_messages_changes_nothing_that_is_told(fresh: Arrivals) -> None:
+    before = dict(fresh.items())
+    fresh.digest([b"1", b"gone", b"2"])
+    assert dict(fresh.items()) == before
+    assert fresh.accepted().contents == []
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_fresh_messages_may_be_in_the_log(fresh: Arrivals, noted: bool) -> None:
+    if noted:
+        fresh.note(b"2", Arrival(Disposition.REJECTED, b"9"))
+    assert fresh.forget([b"1", b"2"]) == ([b"1"] if noted else [b"1", b"2"])
+    assert list(fresh.items()) == [(b"0", Arrival(ACCEPTED, b"0"))]
+
+
+def test_clearing_returns_the_tags_of_fresh_messages_too(fresh: Arrivals) -> None:
+    assert [list(each) for each in fresh.clear()] == [[b"0", b"1", b"2"], []]
+    assert fresh.count == 0
+
+
+def test_a_complete_map_settles_fresh_messages_too(fresh: Arrivals) -> None:
+    found, gone = fresh.reconcile({b"2": True}, complete=True)
+    assert found == {b"2": Arrival(ACCEPTED, fingerprint_of(b""))}
+    assert [sorted(each) for each in gone] == [[b"0", b"1"], []]
 
 
 def test_restored_messages_are_accepted_ones() -> None:
@@ -78,7 +122,7 @@ def test_a_sender_without_a_state_is_asked_to_send_again_since_it_may_have_reuse
 
 def test_an_outcome_that_never_left_the_broker_is_told() -> None:
     tested = arrivals(b"1", lsn=100, synced=50)
-    tested.accept([b"2"], [b"7"], 200, 150)  # the outcome of the first one may have been sent by now
+    tested.accept_all({b"2": b"7"}, 200, 150)  # the outcome of the first one may have been sent by now
     tested.suspend(150)
     found, _ = tested.reconcile({b"1": False, b"2": False}, complete=True)
     assert found == {b"1": None, b"2": Arrival(ACCEPTED, b"7")}

@@ -148,7 +148,7 @@ def test_settled_tags_are_recorded_once_in_a_turn_and_can_be_used_again_at_once(
     link.post([b"1"], [b"d"])  # in the same turn: the log must learn of the settlement first
     site.turn()
     again = site.restart()
-    assert again.broker.termini.by_key[incoming()].arrivals.accepted() == ([b"1"], [fingerprint_of(b"d")])
+    assert again.broker.termini.by_key[incoming()].arrivals.accepted() == ([b"1"], [fingerprint_of(b"d")], [])
     assert again.contents() == [b"a", b"b", b"c", b"d"]
 
 

@@ -49,7 +49,7 @@ def sending(**limits: Any) -> tuple[Server, Client]:
 
 
 def test_the_server_is_told_whether_the_last_publishes_are_answered() -> None:
-    made, client = sending()
+    _, client = sending()
     for settled in (False, True, False):
         client.post(int(settled), settled=settled)
         assert client.port.endpoint.answered is not settled
