@@ -167,6 +167,15 @@ class TransactingPublisher(Publisher):
             self._committed_at = now
         return data
 
+    def _note(self, number: int, now: int) -> None:
+        """Count a transaction of `number` messages that was encoded before, and whose answer is awaited from now on."""
+        self._at = (self._at + number) % self.block.count
+        self.published += number
+        self.totals.published += number
+        self.totals.published_at = now
+        self._open = number
+        self._committed_at = now
+
     def on_commit_ok(self, now: int) -> None:
         if not self._open:
             super().on_commit_ok(now)

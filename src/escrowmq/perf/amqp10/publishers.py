@@ -86,7 +86,8 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
     """Repeats: post `size` messages in a transaction, discharge it, and wait for the answer.
 
     The next transaction is declared together with the discharge of the one before it, if the coordinator link has
-    credit for both.
+    credit for both. If the broker tells its id before it answers the discharge, it is encoded while the answer is
+    awaited.
     """
 
     block: TransferBlock
@@ -98,6 +99,8 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         self._next: bytes = transaction
         self._declaring = self._discharging = -1
         self._undeclared = False
+        self._awaited = -1  # the discharge of the transaction that is encoded
+        self._encoded: tuple[int, bytes] | None = None  # the next transaction: its messages, and all of its bytes
 
     def room(self, now: int) -> int:
         if not self._next or not self.control.room():
@@ -111,6 +114,8 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         return super().take_messages(now)
 
     def take(self, now: int) -> memoryview | None:
+        if self._encoded is not None:
+            return self._take_encoded(now)
         if self._undeclared:
             return memoryview(self._declare()) if self.control.room() else None
         before = self.published
@@ -118,11 +123,39 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
         if data is None:
             return None
         self.permits.sent += self.published - before
+        return memoryview(self._discharged(data))
+
+    def _discharged(self, data: memoryview) -> bytes:
+        """Return the messages in `data`, their discharge, and the declaration of the next transaction."""
         discharge = _request(self.counters, self.control, Discharge(txn_id=self._next, fail=False))
         self._discharging = self.counters.deliveries - 1
         self._next = b""
         self._undeclared = not self.control.room()
-        return memoryview(b"".join((data, discharge, b"" if self._undeclared else self._declare())))
+        return b"".join((data, discharge, b"" if self._undeclared else self._declare()))
+
+    def _encode(self) -> None:
+        """Encode the next transaction, unless its messages depend on the time at which they are sent."""
+        size = min(self.size, self.limit - self.published)
+        if self.stamped or self.pace or not 0 < size <= min(self.permits.room(), self.block.count - self._at):
+            return
+        if self.control.room() < 2:
+            return
+        self.block.transaction = self._next
+        answered = self._discharging
+        self._encoded = size, self._discharged(self.block.slice(self._at, size))
+        self._discharging, self._awaited = answered, self._discharging
+
+    def _take_encoded(self, now: int) -> memoryview | None:
+        """Return the transaction that was encoded, after the answer to the last one; None if publishing has ended."""
+        assert self._encoded is not None
+        size, data = self._encoded
+        if self._open or self.published + size > self.limit:
+            return None
+        self._encoded = None
+        self._discharging = self._awaited
+        self._note(size, now)
+        self.permits.sent += size
+        return memoryview(data)
 
     def _declare(self) -> bytes:
         self._undeclared = False
@@ -142,6 +175,8 @@ class DischargingPublisher(LinkPublisher, TransactingPublisher):
             self._next = bytes(disposition.state.txn_id)
             if len(self._next) != len(self.block.transaction):
                 raise PerfError("the broker's transaction ids differ in length, which the load tool does not support")
+            if self._open:
+                self._encode()
         return b""
 
 

@@ -87,7 +87,7 @@ class CoordinatorLink:
             raise link_fault(DECODE_ERROR, str(error)) from None
         try:
             if isinstance(found, Declare):
-                self._answer(number, self._declare(found))
+                self.link.session.answer_first(number, self._declare(found))
             elif isinstance(found, Discharge):
                 transaction = self._discharged(found)
                 if transaction.is_large:

@@ -455,9 +455,9 @@ class ProducerLink:
 
     def _check_tags(self, tags: list[bytes]) -> None:
         fresh = set(tags)
-        if len(fresh) != len(tags) or not self._live.isdisjoint(fresh):
+        if len(fresh) != len(tags) or (self._live and not self._live.isdisjoint(fresh)):
             raise link_fault(ILLEGAL_STATE, "a delivery tag was used again before it was settled")
-        self._live |= fresh
+        self._live = self._live | fresh if self._live else fresh
         self.link.session.credit_later(self)  # so that `grant` is called at the end of the turn
 
     def _answer(self, first: int, last: int, tags: list[bytes], state: bytes, symbol: str, after: int = 0) -> None:

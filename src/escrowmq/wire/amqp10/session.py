@@ -9,7 +9,9 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10 import attaching, dispositions
 from escrowmq.wire.amqp10.answers import MASK, Answers
 from escrowmq.wire.amqp10.codec.frames import frame
+from escrowmq.wire.amqp10.codec.hot import encode_disposition
 from escrowmq.wire.amqp10.codec.performatives import (
+    RECEIVER,
     Attach,
     Begin,
     Detach,
@@ -114,6 +116,11 @@ class Session:
         """Send a disposition at the end of the turn, when the log is synced up to `after`."""
         self.answers.add(role, first, last, settled=settled, state=state, after=after)
         self.connection.answer_later(self)
+
+    def answer_first(self, number: int, state: bytes) -> None:
+        """Settle one delivery from the client, ahead of answers that are due and may have to wait for the log."""
+        body = encode_disposition(RECEIVER, number & MASK, number & MASK, True, state)
+        self.connection.put(self.lane, frame(self.channel, body))
 
     def answer_now(self) -> None:
         """Send the dispositions and the credit of this turn."""

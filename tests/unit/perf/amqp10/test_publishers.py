@@ -95,6 +95,28 @@ def test_a_transaction_waits_for_its_discharge() -> None:
         publisher.on_disposition(Disposition(RECEIVER, 13, None, True, Rejected()), 3)
 
 
+def test_a_transaction_whose_id_is_known_is_encoded_before_the_last_one_is_answered() -> None:
+    counters, totals = Counters(), Totals()
+    control = permits(counters, 100)
+    declaration(counters, control)
+    publisher = DischargingPublisher(0, block(counters, transaction=b"1"), totals, 15, False, 5, b"")
+    publisher.permits, publisher.control, publisher.counters = permits(counters, 100), control, counters
+    publisher.begin(b"1")
+    assert publisher.take(0) is not None
+    publisher.on_disposition(Disposition(RECEIVER, 7, None, True, Declared(b"2")), 1)
+    assert (publisher.published, counters.deliveries) == (5, 15), "posts, discharge, declare"
+    assert publisher.take(1) is None, "the first transaction is not answered"
+    publisher.on_disposition(Disposition(RECEIVER, 6, None, True, A), 2)
+    data = publisher.take(2)
+    assert data is not None
+    assert bytes(data).count(b"\xa0\x012") == 6, "the id is in the posts and in the discharge"
+    assert (publisher.published, totals.published, totals.confirmed) == (10, 10, 5)
+    publisher.on_disposition(Disposition(RECEIVER, 14, None, True, Declared(b"3")), 3)
+    publisher.stop()
+    publisher.on_disposition(Disposition(RECEIVER, 13, None, True, A), 4)
+    assert (publisher.take(4), publisher.finished, totals.confirmed) == (None, True, 10)
+
+
 def test_a_transaction_is_declared_later_without_credit_for_it() -> None:
     counters = Counters()
     control = permits(counters, 2)

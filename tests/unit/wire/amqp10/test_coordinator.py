@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from escrowmq.wire.amqp10.codec.composite import encode_composite
+from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import (
     Detach,
     End,
     Transfer,
+    encode_performative,
 )
-from escrowmq.wire.amqp10.codec.sections import Header, encode_header
+from escrowmq.wire.amqp10.codec.sections import VALUE, Header, encode_header
 from escrowmq.wire.amqp10.codec.states import (
     Accepted,
     Declared,
@@ -46,6 +49,26 @@ class TestCoordinatorLink:
 
     def test_several_transactions_are_open_at_once(self, site: Controller) -> None:
         assert len({site.declare() for _ in range(10)}) == 10
+
+    @pytest.mark.rule("SET-7")
+    def test_a_declaration_is_answered_while_the_discharge_before_it_waits_for_the_disk(self, site: Controller) -> None:
+        ident = site.declare()
+        site.client.post(50, state=TransactionalState(ident), durable=True)
+        assert isinstance(site.client.outcome(50).state, TransactionalState)
+        commands = b"".join(
+            frame(
+                0,
+                encode_performative(Transfer(CONTROL, number, b"%d" % number, 0, False)),
+                b"\x00\x53" + bytes((VALUE,)) + encode_composite(command),
+            )
+            for number, command in ((51, Discharge(ident, False)), (52, Declare()))
+        )
+        site.client.send_bytes(commands, disk=False)
+        assert isinstance(site.client.outcome(52).state, Declared)
+        assert site.client.idle()
+        site.client.server.run_disk()
+        site.client.collect()
+        assert site.client.outcome(51).state == Accepted()
 
     def test_symbolic_descriptors_and_further_sections_are_accepted(self, site: Controller) -> None:
         site.number += 1
