@@ -75,7 +75,8 @@ def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], obj
     ports = RocketmqPorts()
     config = folder / "broker.toml"
     config.write_text(ports.config + CHECKS, encoding="utf-8")
-    with PostgreSQL(folder) as database, BrokerProcess(folder, "--config", str(config)) as broker:
+    options = ("--config", str(config), "--log-level", "info")
+    with PostgreSQL(folder) as database, BrokerProcess(folder, *options) as broker:
         with database.connect("shop") as connection:
             connection.execute("CREATE TABLE orders (id text PRIMARY KEY, placed boolean NOT NULL)")
         with connect(broker.url) as link, link.channel() as channel:

@@ -6,7 +6,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import IO, Literal
+from typing import IO, Final, Literal
+
+_QUIET: Final = ("asyncio", "hpack")
+"""Libraries that log details of each connection; hpack logs the headers with the credentials of clients."""
 
 
 class TextFormatter(logging.Formatter):
@@ -44,7 +47,8 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for library in _QUIET:
+        logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
 
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hpack import Decoder, Encoder
 
 from escrowmq.server.logs import configure
 
@@ -27,6 +28,13 @@ def fault() -> None:
         raise ValueError("broken")
     except ValueError:
         logging.getLogger("escrowmq.x").exception("failed")
+
+
+def test_headers_of_clients_are_not_logged() -> None:
+    stream = io.StringIO()
+    configure("debug", "text", stream)
+    Decoder().decode(Encoder().encode([("authorization", "MQv2-HMAC-SHA1 Credential=alice")]))
+    assert stream.getvalue() == ""
 
 
 def test_text_is_one_line_whatever_a_peer_sends() -> None:
