@@ -42,11 +42,10 @@ class HalfLedger:
     def add(self, number: int, ident: str, born: int, due: int, origin: HalfOrigin) -> None:
         """Add a pending half message."""
         self.rows.add(number, ident, born, due, origin.number)
-        self._note(number, ident, origin, HalfState.PENDING)
-
-    def _note(self, number: int, ident: str, origin: HalfOrigin, state: HalfState) -> None:
         self._topic(origin)[ident] = number
-        self._count(origin, state, 1)
+        origin.count += 1
+        self.states[origin.key.topic][HalfState.PENDING] += 1
+        self.undecided[origin.key.user] += 1
 
     def _topic(self, origin: HalfOrigin) -> dict[str, int]:
         """Return the numbers of the origin's topic, by message id."""

@@ -38,7 +38,10 @@ class FoundHalf:
         return found
 
     def stored(self, lsn: int, payload: Payload) -> None:
-        queue, number, born, due, ident, shared = split_half_stored(payload)
+        self.add(*split_half_stored(payload))
+
+    def add(self, queue: int, number: int, born: int, due: int, ident: str, shared: bytes) -> None:
+        """Add a pending half message. `shared` are the facts that it shares with others, as in its record."""
         ledger = self._of(queue)
         origin = self._origins.get((queue, shared))
         if origin is None:

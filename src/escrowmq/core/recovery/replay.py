@@ -13,6 +13,7 @@ from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_number, decode_placed
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.commits import decode_commit
+from escrowmq.core.records.half_commits import HalfCommits
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.moves import Move, decode_moves, decode_readdressed
@@ -70,6 +71,7 @@ class Recovery:
         self._branches = FoundBranches(broker)
         self._termini = FoundTermini(broker)
         self._half = FoundHalf(broker)
+        self._half_commits = HalfCommits()
         self._groups = FoundGroups(broker)
         self._handlers: dict[int, Callable[[int, Payload], None]] = {
             Kind.PUBLISH: self._publish,
@@ -145,6 +147,13 @@ class Recovery:
         self._of(settle.queue).settled += settle.ranges
 
     def _commit(self, lsn: int, payload: Payload) -> None:
+        half = self._half_commits.decode(payload)
+        if half is not None:
+            found = self._of(half.queue)
+            found.references.append(half.number, 1, lsn + half.block, 0)
+            found.next_position = half.number + 1
+            self._half.add(half.queue, half.number, half.born, half.due, half.ident, half.origin)
+            return
         branch, operations = decode_commit(payload)
         self._branches.over(branch)
         self._do(lsn, operations)
