@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import decisions, half, links, tasks, unsettled
+from escrowmq.pipeline import decisions, group_facts, groups, half, links, tasks, unsettled
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
@@ -21,6 +21,7 @@ from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
 from escrowmq.pipeline.sequences import STEPS, Sequences
+from escrowmq.pipeline.store import Queue, State
 
 Violation = tuple[str, str, int]
 
@@ -60,6 +61,7 @@ def audited(journal: Path, parts: int = 2) -> Audited:
     facts, names, damage = _scanned(journal, found)
     wrong += _links(journal, found, facts)
     wrong += _half(journal, found)
+    wrong += _groups(journal, found)
     messages = _messages(journal, found, parts, facts, names)
     branches, numbers = _branches(journal, found, facts)
     wrong += [*damage, *_of_messages(messages, found.start), *numbers]
@@ -83,7 +85,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
     handed: dict[int, list[tuple[int, int, int]]] = {}
     damage: list[Violation] = []
     for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
-        if row["kind"] in (Kind.ACQUIRED, Kind.TERMINUS_SET, Kind.TERMINUS_DELETED):
+        if row["kind"] not in (0, Kind.DELIVERED, Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             continue
         if row["kind"] == Kind.DELIVERED:
             handed.setdefault(row["number"], []).append((row["time"], row["lsn"], row["frame"]))
@@ -182,6 +184,26 @@ def _half(journal: Path, found: Plan) -> Iterator[Violation]:
     for row in _rows(tasks.JudgedHalf(found.start)(steps)):
         if row["wrong"]:
             yield half.WRONG[row["wrong"]].name, f"half message {row['number']}", row["lsn"]
+
+
+def _groups(journal: Path, found: Plan) -> Iterator[Violation]:
+    """Yield violations in the progress of consumer groups. Their subject is the position in the stream."""
+    state = State()
+    for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
+        lsn = row["snapshot"] if row["snapshot"] >= 0 else row["lsn"]
+        fields = decode_change(row["payload"]) if row["kind"] in tasks.NAMED else {}
+        if row["kind"] == Kind.QUEUE_DECLARED:
+            names = plain(fields["vhost"]), plain(fields["name"])
+            state.queues.setdefault(fields["id"], Queue(*names, fields["arguments"], since=lsn))
+        elif row["kind"] == Kind.QUEUE_DELETED and fields["id"] in state.queues:
+            state.queues[fields["id"]].deleted = (row["lsn"], row["frame"], row["time"])
+        elif row["kind"] in (Kind.GROUP_SET, Kind.GROUP_DELETED):
+            group_facts.note(state.consumer_groups, fields, lsn)
+    steps = tasks.GroupSteps(str(journal), group_facts.streams(state))(_pieces(found))
+    for row in _rows(tasks.JudgedGroups(group_facts.facts(state, found.start))(steps)):
+        if row["wrong"]:
+            where = f"group {row['group']} {state.queues[row['stream']].name} {row['position']}"
+            yield groups.WRONG[row["wrong"]].name, where, row["lsn"]
 
 
 def _pieces(found: Plan) -> Iterator[pa.RecordBatch]:

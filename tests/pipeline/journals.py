@@ -108,8 +108,10 @@ class Scribe:
         part = Part(consumer, flags, ranges_of(positions))
         return self.append(Kind.DELIVERIES, encode_deliveries(Delivered(queue, self.now_us // 1000, [part])))
 
-    def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]]) -> int:
-        """Take a snapshot in which queues contain these ranges (first position, count). Returns the snapshot's LSN."""
+    def snapshot(self, held: Mapping[int, Sequence[tuple[int, int]]], *others: tuple[int, bytes]) -> int:
+        """Take a snapshot in which queues contain these ranges (first position, count), with other records after them.
+        Returns the snapshot's LSN.
+        """
         self.frame()
         records = []
         where = self.blocks()
@@ -119,7 +121,7 @@ class Scribe:
             counts, indexes = array("I", [1] * len(rows)), array("I", [row[2] for row in rows])
             state = QueueState(queue, 1 << 20, 0, firsts, blocks, counts, indexes, [])
             records.append((int(Kind.QUEUE_STATE), b"".join(encode_queue_state(state))))
-        return self.snapshot_of(records)
+        return self.snapshot_of([*records, *others])
 
     def snapshot_of(self, records: Sequence[tuple[int, bytes]]) -> int:
         """Take a snapshot with these records. Returns the snapshot's LSN."""

@@ -17,6 +17,7 @@ from escrowmq.pipeline.audit import Verdict, audit
 from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import good, prepare, relocate
+from tests.pipeline.planted_groups import good_group, progress, settle_for_group
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,6 +131,14 @@ ORDERED_FIRST: Found = {("delivered out of order", "border", BORDER - 1)}
 ORDERED: Found = {*ORDERED_FIRST, ("delivered out of order", "in order", 2)}
 
 
+def grouped_second(scribe: Scribe) -> None:
+    progress(scribe, 3)
+    settle_for_group(scribe, 4, 1, generation=3, floor=5)
+
+
+GROUPED: Found = {("progress went back", "orders-0", 3), ("settled by a stale handle", "orders-0", 4)}
+
+
 class Runs(NamedTuple):
     """The verdicts of the three runs, the violations after the first and after the second, and results of parts."""
 
@@ -147,8 +156,8 @@ def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     found: list[list[dict[str, Any]]] = []
     results: dict[Part, object] = {}
     parts: tuple[tuple[Part, ...], ...] = (
-        (repeated_first, decided_first, handed_first, ordered_first),
-        (repeated_second, decided_second, handed_second, ordered_second),
+        (repeated_first, decided_first, handed_first, ordered_first, good_group),
+        (repeated_second, decided_second, handed_second, ordered_second, grouped_second),
         (further,),
     )
     for some in parts:
@@ -203,9 +212,15 @@ def test_deliveries_are_in_order_across_runs_and_buckets(runs: Runs) -> None:
     assert of(runs.second, *queues) == ORDERED
 
 
+@pytest.mark.rule("GRP-5")
+def test_the_progress_of_groups_is_followed_across_runs(runs: Runs) -> None:
+    assert not of(runs.first, "orders-0")
+    assert of(runs.second, "orders-0") == GROUPED
+
+
 def test_there_are_no_other_violations_and_each_is_new_once(runs: Runs) -> None:
     assert violations(runs.first) == ORDERED_FIRST
-    assert violations(runs.second) == REPEATED | DECIDED | HANDED | ORDERED
+    assert violations(runs.second) == REPEATED | DECIDED | HANDED | ORDERED | GROUPED
     first, second, third = runs.verdicts
     assert (first.violations, first.fresh) == (1, 1)
     assert (second.violations, second.fresh) == (len(runs.second), len(runs.second) - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,9 +17,6 @@ from tests.simulation.world import OPTIONS, World
 SEEDS = 4
 BRANCH_SEEDS = (9, 11, 12, 13, 16, 17)
 """Seeds of histories in which branches get as far as the second phase; in most histories they do not."""
-LINK_SEEDS = 8
-HALF_SEEDS = 6
-GROUP_SEEDS = 4
 WEIGHTS = {**branch_world.WEIGHTS, "prepare": 60, "force": 30}
 """Branches are prepared, and completed by an operator, more often than in other tests."""
 WITH_DELIVERIES = replace(OPTIONS, deliveries=True)
@@ -95,91 +93,45 @@ def test_histories_of_branches_are_clean(deliveries: bool, tmp_path: Path, monke
     assert seen.keys() >= {"committed", "rolled back", "prepared", "heuristically committed"}
 
 
-class WatchedLinks(link_world.LinkWorld):
-    """A world of exactly-once links whose journal is audited after each crash."""
-
-    def __init__(self, seed: int, folder: Path) -> None:
-        super().__init__(seed)
-        self.folder = folder
-        self.audits: list[Audited] = []
-
-    def audit(self) -> None:
-        self.audits.append(audited(export(self.site.storage, self.folder)))
-
-    def _crash(self, step: Step) -> None:
-        super()._crash(step)
-        self.audit()
+AnyWorld = link_world.LinkWorld | half_world.HalfWorld | group_world.GroupWorld
 
 
-@pytest.mark.slow
-@pytest.mark.rule("PIPE-5")
-def test_histories_of_exactly_once_links_are_clean(tmp_path: Path) -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(LINK_SEEDS):
-        world = WatchedLinks(seed, tmp_path / str(seed))
-        world.run(steps_of(seed, 400, link_world.WEIGHTS))
-        world.audit()
-        for found in world.audits:
-            assert found.wrong == [], f"seed {seed}"
-            seen.update(messages=len(found.messages), gaps=found.plan.start > 0, snapshots=len(found.plan.snapshots))
-    assert min(seen.values()) > 0, f"the histories have nothing to audit: {seen}"
+class Crashing(NamedTuple):
+    """A kind of world that crashes, the number and length of its histories, and the weights of its steps."""
+
+    world: type[AnyWorld]
+    seeds: int
+    steps: int
+    weights: dict[str, int]
 
 
-class WatchedHalf(half_world.HalfWorld):
-    """A world of half messages whose journal is audited after each crash."""
-
-    def __init__(self, seed: int, folder: Path) -> None:
-        super().__init__(seed)
-        self.folder = folder
-        self.audits: list[Audited] = []
-
-    def audit(self) -> None:
-        self.audits.append(audited(export(self.site.storage, self.folder)))
-
-    def _crash(self, step: Step) -> None:
-        super()._crash(step)
-        self.audit()
+CRASHING = {
+    "exactly-once links": Crashing(link_world.LinkWorld, 8, 400, link_world.WEIGHTS),
+    "half messages": Crashing(half_world.HalfWorld, 6, 400, half_world.WEIGHTS),
+    "consumer groups": Crashing(group_world.GroupWorld, 6, 250, group_world.WEIGHTS),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.rule("PIPE-5")
-def test_histories_of_half_messages_are_clean(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", CRASHING.values(), ids=CRASHING)
+def test_histories_with_crashes_are_clean(kind: Crashing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is audited after each crash, and at the end."""
+    crash, audits = kind.world._crash, []
+
+    def crash_and_audit(world: AnyWorld, step: Step) -> None:
+        crash(world, step)  # type: ignore[arg-type]
+        audits.append(audited(export(world.site.storage, tmp_path)))
+
+    monkeypatch.setattr(kind.world, "_crash", crash_and_audit)
     seen: Counter[str] = Counter()
-    for seed in range(HALF_SEEDS):
-        world = WatchedHalf(seed, tmp_path / str(seed))
-        world.run(steps_of(seed, 400, half_world.WEIGHTS))
-        world.audit()
-        for found in world.audits:
+    for seed in range(kind.seeds):
+        world = kind.world(seed)
+        world.run(steps_of(seed, kind.steps, kind.weights))
+        audits.append(audited(export(world.site.storage, tmp_path)))
+        for found in audits:
             assert found.wrong == [], f"seed {seed}"
             seen.update(messages=len(found.messages), gaps=found.plan.start > 0, snapshots=len(found.plan.snapshots))
-    assert min(seen.values()) > 0, f"the histories have nothing to audit: {seen}"
-
-
-class WatchedGroups(group_world.GroupWorld):
-    """A world of consumer groups whose journal is audited after each crash."""
-
-    def __init__(self, seed: int, folder: Path) -> None:
-        super().__init__(seed)
-        self.folder = folder
-        self.audits: list[Audited] = []
-
-    def audit(self) -> None:
-        self.audits.append(audited(export(self.site.storage, self.folder)))
-
-    def _crash(self, step: Step) -> None:
-        super()._crash(step)
-        self.audit()
-
-
-@pytest.mark.slow
-@pytest.mark.rule("PIPE-5")
-def test_histories_of_consumer_groups_are_clean(tmp_path: Path) -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(GROUP_SEEDS):
-        world = WatchedGroups(seed, tmp_path / str(seed))
-        world.run(steps_of(seed, 250, group_world.WEIGHTS))
-        world.audit()
-        for found in world.audits:
-            assert found.wrong == [], f"seed {seed}"
-            seen.update(messages=len(found.messages), gaps=found.plan.start > 0, snapshots=len(found.plan.snapshots))
+        seen["crashes"] += len(audits) - 1
+        audits.clear()
     assert min(seen.values()) > 0, f"the histories have nothing to audit: {seen}"

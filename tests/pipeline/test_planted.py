@@ -7,14 +7,27 @@ from pathlib import Path
 import pytest
 
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.groups import ProgressCause
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
+from escrowmq.core.records.settling import encode_settle
 from escrowmq.journal.format import FILE_HEADER_SIZE
 from escrowmq.pipeline.events import BUCKET_BITS
 from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import PLANTED, Expected, good
+from tests.pipeline.planted_groups import (
+    GROUPS,
+    STREAM,
+    good_group,
+    group_stream,
+    lease,
+    progress,
+    settle_for_group,
+    settled_for_group,
+)
 from tests.pipeline.planted_journals import WHOLE, good_half, good_links
 
 
@@ -32,7 +45,8 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     assert audited(tmp_path).wrong == [(expected.name, expected.subject, expected.lsn)]
 
 
-@pytest.mark.parametrize("plant", WHOLE, ids=lambda plant: plant.__name__)
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("plant", [*WHOLE, *GROUPS], ids=lambda plant: plant.__name__)
 def test_a_fault_of_the_whole_journal_is_found(plant: object, tmp_path: Path) -> None:
     assert callable(plant)
     with Scribe(tmp_path) as scribe:
@@ -61,6 +75,40 @@ def test_good_links_are_clean(tmp_path: Path) -> None:
 def test_good_half_messages_are_clean(tmp_path: Path) -> None:
     with Scribe(tmp_path) as scribe:
         good_half(scribe)
+    assert audited(tmp_path).wrong == []
+
+
+def test_a_good_group_is_clean(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        good_group(scribe)
+    assert audited(tmp_path).wrong == []
+
+
+def test_progress_may_be_reset(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        good_group(scribe)
+        progress(scribe, 2, ProgressCause.RESET)
+        lease(scribe, 2, 1, generation=8)
+        settle_for_group(scribe, 2, 1, generation=8, floor=3)
+    assert audited(tmp_path).wrong == []
+
+
+def test_progress_may_pass_messages_that_have_left_the_stream(tmp_path: Path) -> None:
+    """The group notices that before the end of the turn, when it is recorded for the stream."""
+    with Scribe(tmp_path) as scribe:
+        good_group(scribe)
+        lease(scribe, 8, 1, generation=8)
+        settled_for_group(scribe, 8, 1, generation=8, floor=9)
+        scribe.append(Kind.SETTLE, encode_settle(STREAM, Outcome.EXPIRED, [(1, 7)]))
+    assert audited(tmp_path).wrong == []
+
+
+def test_attempts_are_not_bounded_without_a_dead_letter_topic(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        group_stream(scribe, dead_letters=False)
+        for attempts in range(1, 8):
+            lease(scribe, 1, 1, generation=attempts, attempts=attempts)
+            scribe.frame(2000)
     assert audited(tmp_path).wrong == []
 
 

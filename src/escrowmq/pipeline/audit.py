@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.pipeline import decisions, gold, half, judging, lake, links, packing, sequences, tasks, unsettled
+from escrowmq.pipeline import (
+    decisions,
+    gold,
+    group_facts,
+    groups,
+    half,
+    judging,
+    lake,
+    links,
+    packing,
+    sequences,
+    tasks,
+    unsettled,
+)
 from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
@@ -141,6 +154,8 @@ class Audit:
         self.numbered: list[dict[str, Any]] = []
         self.half: DataFrame | None = None
         """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
+        self.groups: DataFrame | None = None
+        """Violations and progress of consumer groups (`pipeline.groups`); None if there are no groups."""
         self.links: DataFrame | None = None
         """Violations and unsettled deliveries of link termini (`pipeline.links`); None if there are no termini."""
         wanted = lake.wanted(spark, options.format)
@@ -172,7 +187,7 @@ class Audit:
         self.progress("scan: checksums, topology")
         self._scan()
         self.progress("bronze and silver: records, messages, branches")
-        work = (self._messages, self._branches, self._bronze, self._links, self._half)
+        work = (self._messages, self._branches, self._bronze, self._links, self._half, self._groups)
         (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
@@ -238,6 +253,9 @@ class Audit:
         elif row.kind == Kind.TERMINUS_DELETED:
             number = str(decode_change(bytes(row.payload))["number"])
             self.state.termini[number] = [self.state.termini.get(number, [""])[0], row.lsn]
+        elif row.kind in (Kind.GROUP_SET, Kind.GROUP_DELETED):
+            lsn = row.snapshot if row.snapshot >= 0 else row.lsn
+            group_facts.note(self.state.consumer_groups, decode_change(bytes(row.payload)), lsn)
         elif row.kind in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             fields = decode_change(bytes(row.payload))
             unknown = Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
@@ -246,6 +264,7 @@ class Audit:
                 queue.deleted = (row.lsn, row.frame, row.time)
             elif not queue.declared:
                 queue.declared, queue.arguments = True, json.loads(json.dumps(fields["arguments"], default=str))
+                queue.since = row.snapshot if row.snapshot >= 0 else row.lsn
 
     def _bronze(self) -> None:
         task = tasks.Bronze(self.files, self.options.payloads)
@@ -326,6 +345,18 @@ class Audit:
         found = found.mapInArrow(tasks.JudgedHalf(self.plan.start), half.DDL)
         self.half = self.store.write(self.spark, "staging.half", found)
         self.store.write(self.spark, "state.half", self.half.where("wrong = ''"))
+
+    def _groups(self) -> None:
+        if not self.state.consumer_groups:
+            return
+        found = self._mapped(tasks.GroupSteps(self.files, group_facts.streams(self.state)), groups.DDL)
+        before = self.before("state.groups", groups.DDL)
+        if before is not None:
+            found = found.unionAll(before.select(found.columns))
+        found = found.repartition(max(2, self.records // PART_RECORDS), "stream")
+        found = found.mapInArrow(tasks.JudgedGroups(group_facts.facts(self.state, self.plan.start)), groups.DDL)
+        self.groups = self.store.write(self.spark, "staging.groups", found)
+        self.store.write(self.spark, "state.groups", self.groups.where("wrong = ''"))
 
     # -- gold
 

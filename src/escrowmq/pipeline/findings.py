@@ -126,6 +126,23 @@ class HalfRule:
     TOO_OFTEN = Rule("checked too often", "HALF-4", "It was checked more often than allowed, or after its decision.")
 
 
+class GroupRule:
+    """Violations in the progress of consumer groups."""
+
+    WENT_BACK = Rule(
+        "progress went back", "GRP-5", "The progress of the group went back, and no operator has reset it."
+    )
+    PASSED = Rule("progress passed a message", "GRP-5", "The progress of the group passed it, but it was not settled.")
+    STALE = Rule("settled by a stale handle", "GRP-2", "It was settled by a handle that is not that of its last lease.")
+    LEASED_TWICE = Rule("leased to two", "GRP-2", "It was leased to a member while another one had it.")
+    LEASED_SETTLED = Rule("leased after settlement", "GRP-5", "It was leased after it had been settled for the group.")
+    TOO_OFTEN = Rule(
+        "too many attempts",
+        "GRP-4",
+        "It was leased again after its last attempt, and not moved to the dead-letter topic.",
+    )
+
+
 class LinkRule:
     """Violations in the unsettled deliveries of link termini."""
 

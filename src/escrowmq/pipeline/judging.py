@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from escrowmq.pipeline import gold, half, unsettled
+from escrowmq.pipeline import gold, group_facts, half, unsettled
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
@@ -45,6 +45,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         *_of_numbers(audit),
         *unsettled.violations(audit),
         *half.violations(audit),
+        *group_facts.violations(audit),
     ]
     wrong = branches.select(*BRANCH, "wrong").where("wrong is not null")
     past = audit.history("silver.branches", "branch long, outcome string, decide_lsn long")

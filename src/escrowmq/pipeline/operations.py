@@ -82,7 +82,7 @@ class Operations:
 
 
 def operations(records: Records) -> Operations:
-    """Return the operations in `records` that concern queues and link termini, in no particular order."""
+    """Return the operations in `records` that concern queues, link termini and groups, in no particular order."""
     alone = records.of_kind(
         Kind.PUBLISH,
         Kind.SETTLE,
@@ -97,6 +97,9 @@ def operations(records: Records) -> Operations:
         Kind.FORGOTTEN,
         Kind.ACQUIRED,
         Kind.GIVEN_BACK,
+        Kind.GROUP_LEASED,
+        Kind.GROUP_SETTLED,
+        Kind.GROUP_PROGRESS,
     )
     record, at, end = _lists(records)
     heads = take(records.data, at, COMMIT_HEAD)

@@ -42,6 +42,8 @@ class Queue:
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     deleted: tuple[int, int, int] | None = None
+    since: int = 0
+    """The LSN of its declaration, or of the first snapshot that contains it."""
     published: int = 0
     """The highest position that was published."""
     first: int = 0
@@ -54,6 +56,18 @@ class Queue:
     """For each priority by which the queue is ordered, the highest position delivered, and the record's LSN."""
     declared: bool = True
     """Whether its arguments are known. The part of the log that declared it may have been deleted."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A consumer group named in the journal. `terms` contains the LSN, the most attempts and the dead-letter topic of
+    each change of its options.
+    """
+
+    vhost: str
+    name: str
+    deleted: bool = False
+    terms: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -80,6 +94,8 @@ class State:
     """For each number of a terminus that acquires messages before they are delivered: its virtual host, the name of its
     link as a consumer, and the LSN since which it does.
     """
+    consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    """The consumer groups by number."""
 
 
 class Store:
@@ -223,5 +239,8 @@ def _load(path: Path) -> State:
     for queue in queues.values():
         queue.deleted = tuple(queue.deleted) if queue.deleted else None  # type: ignore[assignment]
         queue.handed = tuple(queue.handed)  # type: ignore[assignment]
+    groups = {number: ConsumerGroup(**fields) for number, fields in values.pop("consumer_groups", {}).items()}
+    for group in groups.values():
+        group.terms = [(lsn, most, topic) for lsn, most, topic in group.terms]
     holes = [(begin, end) for begin, end in values.pop("holes")]
-    return State(queues=queues, holes=holes, **values)
+    return State(queues=queues, holes=holes, consumer_groups=groups, **values)

@@ -14,7 +14,7 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, frames, half, lifecycle, links, messages, packing
+from escrowmq.pipeline import branches, frames, groups, half, lifecycle, links, messages, packing
 from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
@@ -22,8 +22,15 @@ from escrowmq.pipeline.message_columns import MessageColumns
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 
-NAMED: Final = (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED, Kind.TERMINUS_SET, Kind.TERMINUS_DELETED)
-"""The kinds of records that Scan returns: those of queues and link termini."""
+NAMED: Final = (
+    Kind.QUEUE_DECLARED,
+    Kind.QUEUE_DELETED,
+    Kind.TERMINUS_SET,
+    Kind.TERMINUS_DELETED,
+    Kind.GROUP_SET,
+    Kind.GROUP_DELETED,
+)
+"""The kinds of records that Scan returns: those of queues, link termini and consumer groups."""
 
 SCAN_SCHEMA: Final = pa.schema(
     [
@@ -51,7 +58,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Checks every frame of pieces, counts records, and picks out those of queues and link termini."""
+    """Checks every frame of pieces, counts records, and picks out those of NAMED."""
 
     journal: str
 
@@ -243,6 +250,29 @@ class JudgedHalf:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from half.judge(pa.Table.from_batches(list(batches), half.SCHEMA), self.start).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSteps:
+    """Extracts the steps of consumer groups. `streams` are the numbers of all streams."""
+
+    journal: str
+    streams: frozenset[int]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for piece in _pieces_of(batches):
+            for found in _records(self.journal, piece):
+                yield groups.steps(found, operations(found), self.streams, piece.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGroups:
+    """Judges the steps of consumer groups. All rows of a stream arrive together."""
+
+    facts: groups.GroupFacts
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from groups.judge(pa.Table.from_batches(list(batches), groups.SCHEMA), self.facts).to_batches()
 
 
 class _Blocks:

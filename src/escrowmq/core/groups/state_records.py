@@ -35,7 +35,7 @@ class CapturedGroup:
         self._number = group.number
         self._fields = set_fields(group)
         self._cursors = [
-            (stream, cursor.settled.floor, cursor.settled.ranges(), cursor.out.copy())
+            (stream, cursor.floor, cursor.settled.ranges(), cursor.out.copy())
             for stream, cursor in group.cursors.items()
         ]
         self._locks = list(group.locks.items())
