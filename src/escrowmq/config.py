@@ -312,6 +312,13 @@ class LimitsSection(Section):
     applications_per_user: int = Field(
         default=1_000, ge=1, description="The number of applications of one user whose progress is kept (SEC-2)."
     )
+    groups_per_vhost: int = Field(default=10_000, ge=1, description="The number of consumer groups in a virtual host.")
+    group_outstanding: int = Field(
+        default=100_000,
+        ge=1,
+        description="The messages of a stream that a consumer group leases without settling them.",
+    )
+    lease_seconds: Duration = Field(default=604_800.0, ge=1, description="The longest lease; a longer one is reduced.")
 
 
 class HalfMessagesSection(Section):

@@ -21,7 +21,7 @@ from escrowmq.server import logs
 from escrowmq.server.listener import Bound, bind_all, bind_rocketmq
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
-from escrowmq.server.start import advice, half_options, make_private, recover
+from escrowmq.server.start import advice, half_options, limit_groups, make_private, recover
 from escrowmq.server.tls import server_context
 
 SWITCH_SECONDS: Final = 0.0005
@@ -80,6 +80,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None)
         )
         broker = Broker(journal, SystemRandom(), resident_limit=config.memory.queue_resident_bytes)
         broker.half.options = half_options(config.half_messages)
+        limit_groups(broker.groups.limits, config.limits)
         recover(journal, broker)
         if config.journal.detail == "deliveries":
             broker.engine.record_deliveries()

@@ -7,10 +7,11 @@ import stat
 import time
 from pathlib import Path
 
-from escrowmq.config import HalfMessagesSection, SecuritySection
+from escrowmq.config import HalfMessagesSection, LimitsSection, SecuritySection
 from escrowmq.core.access.permissions import unsupported
 from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker
+from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
@@ -32,6 +33,12 @@ def half_options(section: HalfMessagesSection) -> HalfOptions:
     }
     check = CheckOptions(_ms(section.timeout_seconds), _ms(section.check_interval_seconds), section.checks)
     return HalfOptions(check, topics, _ms(section.outcome_kept_seconds), section.outcomes, section.per_user)
+
+
+def limit_groups(limits: GroupLimits, section: LimitsSection) -> None:
+    """Set the limits of consumer groups to the configured ones."""
+    limits.groups, limits.outstanding = section.groups_per_vhost, section.group_outstanding
+    limits.lease_ms = _ms(section.lease_seconds)
 
 
 def _ms(seconds: float) -> int:

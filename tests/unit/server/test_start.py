@@ -10,8 +10,9 @@ import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
 
-from escrowmq.config import HalfMessagesSection, SecuritySection
+from escrowmq.config import HalfMessagesSection, LimitsSection, SecuritySection
 from escrowmq.core.broker import Broker
+from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
@@ -20,7 +21,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.passwords import Passwords
-from escrowmq.server.start import advice, first_start, half_options, make_private, recover
+from escrowmq.server.start import advice, first_start, half_options, limit_groups, make_private, recover
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 
@@ -117,6 +118,14 @@ def test_errors_about_damage_contain_advice() -> None:
 
 def test_the_settings_of_half_messages_are_those_of_the_core_by_default() -> None:
     assert half_options(HalfMessagesSection()) == HalfOptions()
+
+
+def test_the_limits_of_consumer_groups_are_those_of_the_core_by_default() -> None:
+    limits = GroupLimits(1, 1, 1)
+    limit_groups(limits, LimitsSection())
+    assert limits == GroupLimits()
+    limit_groups(limits, LimitsSection(groups_per_vhost=2, group_outstanding=3, lease_seconds=1.5))
+    assert limits == GroupLimits(2, 3, 1_500)
 
 
 @pytest.mark.rule("HALF-4")

@@ -388,6 +388,11 @@ class Directory:
         """Return the numbers that must not be assigned twice, for a snapshot."""
         return {"next_queue": self._next_queue}
 
+    @property
+    def next_queue(self) -> int:
+        """The id of the next queue. Ids grow, and none is used twice."""
+        return self._next_queue
+
     def durable_queues(self) -> Iterator[Queue]:
         """Return the queues that a restart restores."""
         for vhost in self.vhosts.values():

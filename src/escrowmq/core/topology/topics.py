@@ -17,6 +17,7 @@ from escrowmq.core.topology.exchanges.partitioned import (
 )
 
 if TYPE_CHECKING:
+    from escrowmq.core.budget import Budget
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.stream import StreamQueue
     from escrowmq.core.topology.directory import Directory
@@ -47,10 +48,12 @@ class Topic(NamedTuple):
 class Topics:
     """The topics of all virtual hosts."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ("_directory", "_places", "_places_below")
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
+        self._places: dict[int, tuple[str, str, int]] = {}  # by id of the stream: virtual host, topic, partition
+        self._places_below = 0  # streams with a smaller id are in `_places`
 
     def declare(
         self,
@@ -89,6 +92,26 @@ class Topics:
         """Return all topics of a virtual host."""
         found = [self.find(vhost, name) for name in vhost.exchanges]
         return [topic for topic in found if topic is not None]
+
+    def of_stream(self, vhost: VirtualHost[Queue], ident: int, budget: Budget) -> tuple[Topic, int] | None:
+        """Return the topic and the partition of the stream with the id `ident`; None if there is no such stream in the
+        virtual host. Only the first call after queues were declared walks over all topics.
+        """
+        if self._places_below <= ident < self._directory.next_queue:
+            self._find_streams(budget)
+        name, topic, partition = self._places.get(ident, ("", "", 0))
+        found = self.find(vhost, topic) if name == vhost.name else None
+        there = found is not None and partition < len(found.streams) and found.streams[partition].ident == ident
+        return (found, partition) if found is not None and there else None
+
+    def _find_streams(self, budget: Budget) -> None:
+        self._places.clear()
+        for vhost in self._directory.vhosts.values():
+            for topic in self.all(vhost):
+                budget.left -= 1
+                for partition, stream in enumerate(topic.streams):
+                    self._places[stream.ident] = vhost.name, topic.name, partition
+        self._places_below = self._directory.next_queue
 
     def delete(self, vhost: VirtualHost[Queue], name: str) -> None:
         """Delete a topic with its streams, if it exists."""

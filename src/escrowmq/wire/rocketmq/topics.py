@@ -78,12 +78,8 @@ class Catalogue:
 
     def numbered(self, ident: int) -> tuple[Topic, int, StreamQueue] | None:
         """Return topic, number and stream for the stream with the id `ident`; None if it is gone."""
-        for topic in self.all():
-            self._broker.engine.requests.left -= 1
-            for number, stream in enumerate(topic.streams):
-                if stream.ident == ident:
-                    return topic, number, stream
-        return None
+        found = self._broker.topics.of_stream(self.vhost, ident, self._broker.engine.requests)
+        return None if found is None else (*found, found[0].streams[found[1]])
 
     # -- groups
 

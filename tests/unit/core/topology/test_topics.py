@@ -210,3 +210,39 @@ def test_a_client_can_declare_a_stream_again(site: Site) -> None:
     topic = declare(site)
     declaration = Declaration(durable=True, arguments={"x-queue-type": "stream"})
     assert site.broker.directory.declare_queue(site.vhost, "t-1", declaration, Session("c")) is topic.streams[1]
+
+
+class TestStreamsById:
+    """A stream's id leads to its topic, without a walk over all topics for each lookup."""
+
+    def test_a_stream_is_found_until_its_topic_is_deleted(self, site: Site) -> None:
+        topics, budget = site.broker.topics, site.broker.engine.requests
+        first = declare(site, 2)
+        assert topics.of_stream(site.vhost, first.streams[1].ident, budget) == (first, 1)
+        grown = declare(site, 3)
+        assert topics.of_stream(site.vhost, grown.streams[2].ident, budget) == (grown, 2)
+        ident = first.streams[1].ident
+        topics.delete(site.vhost, "t")
+        assert topics.of_stream(site.vhost, ident, budget) is None
+        again = declare(site, 2)
+        assert topics.of_stream(site.vhost, ident, budget) is None
+        assert topics.of_stream(site.vhost, again.streams[0].ident, budget) == (again, 0)
+
+    def test_queues_streams_of_other_virtual_hosts_and_unknown_ids_are_not_found(self, site: Site) -> None:
+        topics, budget = site.broker.topics, site.broker.engine.requests
+        ident = declare(site).streams[0].ident
+        site.broker.directory.add_vhost("other")
+        other = site.broker.directory.vhost("other")
+        queue = site.broker.directory.declare_queue(site.vhost, "q", Declaration(durable=True), Session("s"))
+        assert topics.of_stream(other, ident, budget) is None
+        assert topics.of_stream(site.vhost, queue.ident, budget) is None
+        assert topics.of_stream(site.vhost, 1 << 40, budget) is None
+
+    def test_lookups_cost_a_walk_only_after_declarations(self, site: Site) -> None:
+        topics, budget = site.broker.topics, site.broker.engine.requests
+        topic = declare(site)
+        topics.of_stream(site.vhost, topic.streams[0].ident, budget)
+        left = budget.left
+        for ident in (topic.streams[1].ident, 1 << 40, 0):
+            topics.of_stream(site.vhost, ident, budget)
+        assert budget.left == left
