@@ -38,7 +38,7 @@ class HalfCommit(NamedTuple):
     origin: bytes
 
 
-class _Shape(NamedTuple):
+class _HalfShape(NamedTuple):
     """The layout of a record, the parts that are equal in all records of this shape, and what they say."""
 
     layout: struct.Struct
@@ -53,7 +53,7 @@ class HalfCommits:
     __slots__ = ("_shapes",)
 
     def __init__(self) -> None:
-        self._shapes: dict[int, list[_Shape]] = {}
+        self._shapes: dict[int, list[_HalfShape]] = {}
 
     def decode(self, data: Payload) -> HalfCommit | None:
         """Decode a COMMIT record; None if it does anything but store one half message, or its shape is new."""
@@ -87,4 +87,4 @@ class HalfCommits:
         shapes = self._shapes.setdefault(len(data), [])
         if len(shapes) >= MOST_SHAPES:
             shapes.clear()
-        shapes.append(_Shape(layout, fixed, half.queue, half.origin))
+        shapes.append(_HalfShape(layout, fixed, half.queue, half.origin))
