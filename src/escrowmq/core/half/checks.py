@@ -28,7 +28,7 @@ CHECK: Final = 12
 PARK: Final = 2
 PASSED: Final = 8
 """Numbers that need nothing any more and together cost one unit."""
-RETRY_MS: Final = 1_000
+RETRY_MS: Final = 200
 """Time after which a check is tried again that no producer could take, or whose message could not be read."""
 _Waiting = tuple[str, str, str]
 """Virtual host, group, and the owner of the half messages."""
@@ -119,7 +119,7 @@ class Checking:
         key = half.vhost, half.group, half.user
         if key in self._unable or not self.producers.count(half.vhost, half.group):
             self._engine.requests.left -= PARK
-            queue.timetable.wait(half.group, number)
+            queue.timetable.wait(half.group, half.user, number)
             return
         self._engine.requests.left -= CHECK
         if not queue.synced(number) or not self._readable(queue, number):
@@ -128,7 +128,8 @@ class Checking:
             return
         half.checks += 1
         if not self._ask(half):
-            queue.timetable.wait(half.group, number)
+            queue.timetable.wait(half.group, half.user, number)
+            queue.timetable.rest_waits(half.group, half.user)
             self._unavailable(key)
             return
         due = self._engine.now + options.interval_ms

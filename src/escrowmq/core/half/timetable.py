@@ -27,8 +27,8 @@ class Timetable:
 
     def __init__(self) -> None:
         self._delayed: dict[int, deque[int]] = {}
-        self._waiting: dict[str, deque[int]] = {}
-        self._overdue: deque[deque[int]] = deque()
+        self._waiting: dict[str, dict[str, deque[int]]] = {}  # by group and user
+        self._overdue: deque[tuple[str, str, deque[int]]] = deque()  # group, user, numbers
         self.decided: deque[int] = deque()
 
     def add(self, number: int, delay_ms: int) -> bool:
@@ -46,16 +46,27 @@ class Timetable:
         self._delayed[-1] = deque(pending)
         self.decided = deque(decided)
 
-    def wait(self, group: str, number: int) -> None:
-        """Note that a half message which is due waits for a producer of its group."""
-        self._waiting.setdefault(group, deque()).append(number)
+    def wait(self, group: str, user: str, number: int) -> None:
+        """Note that a half message of `user` which is due waits for a producer of its group."""
+        self._waiting.setdefault(group, {}).setdefault(user, deque()).append(number)
+
+    def rest_waits(self, group: str, user: str) -> None:
+        """Let those that were made due with the last number wait again behind it, if they are of this group and user.
+
+        There may be a hundred thousand, so none of them is looked at.
+        """
+        if self._overdue and self._overdue[0][:2] == (group, user):
+            _, _, numbers = self._overdue.popleft()
+            waiting = self._waiting.setdefault(group, {})
+            numbers.extendleft(reversed(waiting.get(user, ())))
+            waiting[user] = numbers
 
     def wake(self, group: str) -> bool:
         """Make the half messages that wait for `group` due. Return whether there are any."""
         waiting = self._waiting.pop(group, None)
         if waiting is None:
             return False
-        self._overdue.append(waiting)
+        self._overdue.extend((group, user, numbers) for user, numbers in waiting.items())
         return True
 
     def next(self, rows: Rows) -> int | None:
@@ -68,8 +79,8 @@ class Timetable:
     def pop(self, rows: Rows, now: int) -> int:
         """Remove and return a number that is due, or 0 if none is. Its half message may be decided already."""
         while self._overdue:
-            if self._overdue[0]:
-                return self._overdue[0].popleft()
+            if self._overdue[0][2]:
+                return self._overdue[0][2].popleft()
             self._overdue.popleft()
         for delay, numbers in self._delayed.items():
             if not numbers:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.half.message import HalfMessage
 from escrowmq.core.half.options import CheckOptions
 from escrowmq.core.half.state import HalfState
 from escrowmq.core.records.half import decode_half_many
 from escrowmq.core.records.kinds import Kind
-from tests.unit.core.half.half_site import CHECKS, INTERVAL_MS, TIMEOUT_MS, TOPIC, USER, AskedProducer, HalfSite
+from tests.unit.core.half.half_site import CHECKS, GROUP, INTERVAL_MS, TIMEOUT_MS, TOPIC, USER, AskedProducer, HalfSite
 
 
 @pytest.mark.rule("HALF-4")
@@ -181,3 +182,29 @@ def test_an_outcome_is_forgotten_after_its_time() -> None:
     assert site.half.at("/", stored.number) is not None
     site.after(1)
     assert site.half.at("/", stored.number) is None
+
+
+@pytest.mark.rule("HALF-4")
+def test_a_producer_that_takes_few_checks_at_a_time_is_soon_asked_again() -> None:
+    site = HalfSite()
+    producer = FewChecks()
+    site.half.producers.join("/", GROUP, producer)
+    for number in range(40):
+        site.store(f"m{number}")
+    site.after(TIMEOUT_MS)
+    for _ in range(4):
+        producer.room = 10
+        site.after(250)
+    assert len(producer.asked) == 40
+
+
+class FewChecks(AskedProducer):
+    """A producer whose connection takes a few checks at a time, and the next ones a moment later."""
+
+    room = 0
+
+    def check(self, half: HalfMessage) -> bool:
+        if not self.room:
+            return False
+        self.room -= 1
+        return super().check(half)

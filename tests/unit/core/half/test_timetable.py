@@ -46,13 +46,26 @@ def test_decided_half_messages_leave_when_they_reach_the_front() -> None:
 
 def test_half_messages_wait_for_a_producer_of_their_group() -> None:
     timetable, rows = filled(10)
-    timetable.wait("g", timetable.pop(rows, 10))
+    timetable.wait("g", "ann", timetable.pop(rows, 10))
     assert timetable.next(rows) is None
     assert not timetable.wake("other")
     assert timetable.wake("g")
     assert timetable.next(rows) == 0
     assert timetable.pop(rows, 10) == 1
     assert not timetable.wake("g")
+
+
+def test_the_rest_of_a_group_and_user_waits_again_in_its_order() -> None:
+    timetable, rows = filled(10, 10, 10, 10)
+    for user in ("ann", "ann", "ann", "bob"):
+        timetable.wait("g", user, timetable.pop(rows, 10))
+    timetable.wake("g")
+    timetable.wait("g", "ann", timetable.pop(rows, 10))
+    timetable.rest_waits("g", "ann")
+    timetable.rest_waits("g", "ann")  # bob's are due, and stay so
+    assert [timetable.pop(rows, 10) for _ in range(2)] == [4, 0]
+    timetable.wake("g")
+    assert [timetable.pop(rows, 10) for _ in range(4)] == [1, 2, 3, 0]
 
 
 def test_restored_half_messages_are_due_in_their_order() -> None:
