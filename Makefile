@@ -99,10 +99,12 @@ lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audi
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both, count every event, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
-# Tests start hundreds of brokers and commands. Without cached bytecode, each of them compiles all modules again.
+# Tests start hundreds of brokers and commands. Without cached bytecode, each of them compiles all modules again. Many
+# tests wait for processes and disks, so there is one worker more than there are processors, up to four.
 test: export PYTHONDONTWRITEBYTECODE =
+test: WORKERS = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))
 test: $(VENV)/.archive ## run the tests, the long ones in their short form
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist load $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)
 
 lint: $(VENV)/.spark ## check style, types and generated files
 	$(BIN)/ruff check .
