@@ -53,10 +53,13 @@ $(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
 	@$(BIN)/python -m tools.lake $(VENV)/lake
 	@touch $@
 
-# The tests start Spark about fifty times, so an archive of its classes saves more time than creating it takes.
+# The tests start Spark about fifty times, so an archive of its classes saves more time than creating it takes. Meanwhile
+# one process collects the tests, so that the processes that run them do not all compile the same modules.
 $(VENV)/.archive: $(VENV)/.spark src/escrowmq/pipeline/archive.py
 	@echo "Archiving Spark's Java classes, so that Spark starts faster in the tests …"
-	@$(BIN)/python -m escrowmq.pipeline.archive || echo "The archive could not be created; the tests run without it, more slowly."
+	@$(BIN)/python -m pytest --collect-only -q -n 0 > /dev/null 2>&1 & \
+	$(BIN)/python -m escrowmq.pipeline.archive || echo "The archive could not be created; the tests run without it, more slowly."; \
+	wait
 	@touch $@
 
 # python-qpid-proton is the only dependency that contains C to compile, so it is not installed by `setup`. RabbitMQ's AMQP 1.0

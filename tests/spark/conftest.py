@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder as slow."""
-    here = str(Path(__file__).parent)
     for item in items:
-        if str(item.path).startswith(here):
+        if item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.slow)
 
 
@@ -37,7 +36,14 @@ def spark(broker: BrokerProcess) -> Iterator[SparkSession]:
 
     end_java()  # a Java started by tests of another folder has another environment
     os.environ["ESCROWMQ_URL"] = broker.url  # must be set before the workers are forked, which inherit it
-    found = session("local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    # These features make large queries fast, and small ones slow.
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    found = session("local[2]", conf=conf)
     escrowmq.spark.register(found)
     yield found
     found.stop()

@@ -54,7 +54,7 @@ def test_job_and_audit_run_on_a_standalone_cluster(tmp_path: Path) -> None:
         broker.terminate()
         command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
         command += ["--no-nice", "--master", cluster.master, "--conf", "spark.executor.memory=512m"]
-        command += ["--conf", f"spark.executor.extraJavaOptions={QUICK}"]
+        command += ["--conf", f"spark.executor.extraJavaOptions={QUICK}", "--conf", "spark.cores.max=1"]
         done = subprocess.run(
             command,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},

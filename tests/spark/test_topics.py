@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import escrowmq.spark
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import Properties
 from tests.spark.desk import Desk, cause, numbered
 
@@ -101,6 +102,19 @@ def test_a_queue_has_precedence_over_a_topic_of_its_name(desk: Desk) -> None:
     put(desk, source, numbered(3))
     assert desk.stream("in", [b"of the queue"]) == source
     assert [bytes(row.body) for row in read(desk, source).select("body").collect()] == [b"of the queue"]
+
+
+@pytest.mark.rule("SEC-3")
+def test_the_permission_to_read_the_streams_suffices(desk: Desk) -> None:
+    source, other = topic(desk, "in", 2), topic(desk, "other", 2)
+    put(desk, source, numbered(4))
+    ask(desk.broker.data_dir, "user.add", name="reader", password="secret")
+    ask(desk.broker.data_dir, "permission.set", user="reader", vhost="/", configure="", write="", read=f"^{source}-")
+    url = desk.broker.url.replace("guest:guest@", "reader:secret@")
+    assert read(desk, source, url=url).count() == 4
+    with pytest.raises(PySparkException) as caught:
+        read(desk, other, url=url).collect()
+    assert "ACCESS_REFUSED" in cause(caught.value)
 
 
 def test_an_unknown_topic_or_partition_is_an_error(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from escrowmq.client import NotFound
+from escrowmq.client import AccessRefused, NotFound
 from escrowmq.client.escrow import Escrow, HoldState, QueueState
 from escrowmq.spark.errors import DataLossError, OptionError
 from escrowmq.spark.options import Positions, SourceOptions
@@ -48,11 +48,11 @@ class Queues:
         if given not in self.kinds and given not in self._topics:
             try:
                 self.learn({given: broker.describe(given)[0]})
-            except NotFound:
+            except (NotFound, AccessRefused):
                 self._topics.add(given)
         if given in self.kinds:
             return [given]
-        return broker.streams(given) or [given]  # if there is neither, it will be reported as a missing queue
+        return broker.streams(given) or [given]  # if there is neither, the error of the queue is reported
 
     def states(self, broker: Escrow) -> dict[str, QueueState]:
         """Return the state of each subscribed queue.
