@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq.grpc.answers import named, ok
+from escrowmq.wire.rocketmq.grpc.attempts import ReceiveAttempts
 from escrowmq.wire.rocketmq.grpc.leases import RenewedLeases
 from escrowmq.wire.rocketmq.grpc.outgoing import outgoing_message
 from escrowmq.wire.rocketmq.grpc.settings import completed
@@ -33,7 +34,7 @@ MOST_TOPICS: Final = 1024
 class GrpcClient:
     """One client. Its telemetry stream is the way by which the broker reaches it."""
 
-    __slots__ = ("_session", "_topics", "ident", "kind", "language", "leases", "settings", "telemetry")
+    __slots__ = ("_session", "_topics", "attempts", "ident", "kind", "language", "leases", "settings", "telemetry")
 
     def __init__(self, session: GrpcSession, ident: str, language: str) -> None:
         self._session = session
@@ -43,6 +44,7 @@ class GrpcClient:
         self.settings = Settings()
         self.telemetry: Call | None = None
         self.leases = RenewedLeases(session.broker.engine)
+        self.attempts = ReceiveAttempts()
         self._topics: dict[str, None] = {}  # to which it sends transactional messages
 
     @property

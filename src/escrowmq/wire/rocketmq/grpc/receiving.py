@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError
+from escrowmq.core.groups.group import Lease
 from escrowmq.wire.rocketmq.filters import SQL92, TAG, FilterError, wanted
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, milliseconds, ok, refusal
+from escrowmq.wire.rocketmq.grpc.attempts import ReceiveSource
 from escrowmq.wire.rocketmq.grpc.leases import LEASE_MS, receipt
 from escrowmq.wire.rocketmq.grpc.outgoing import Whereabouts, outgoing_message, timestamp
 from escrowmq.wire.rocketmq.grpc.settings import LONG_POLLING_MS, RECEIVE_BATCH
@@ -17,7 +19,7 @@ from escrowmq.wire.rocketmq.proto.service_pb2 import ReceiveMessageRequest, Rece
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline
     from escrowmq.core.groups.cursor import Wants
-    from escrowmq.core.groups.group import Group, Lease
+    from escrowmq.core.groups.group import Group
     from escrowmq.core.topology.topics import Topic
     from escrowmq.wire.rocketmq.grpc.calls import Call
     from escrowmq.wire.rocketmq.grpc.session import GrpcSession
@@ -41,7 +43,7 @@ def receive_message(session: GrpcSession, call: Call, request: ReceiveMessageReq
     group = session.catalogue.ensure_group(name)
     wants = _filter(request.filter_expression)
     poll = LongPoll(session, call, request, topic, group, wants)
-    if not poll.serve():
+    if not poll.repeat() and not poll.serve():
         poll.wait(_polling(call, request, session.broker.engine.now))
 
 
@@ -86,6 +88,7 @@ class LongPoll:
     """A call that waits for messages (`core.groups.group.Waiter`). It is served from any queue of the topic."""
 
     __slots__ = (
+        "_attempt",
         "_call",
         "_client",
         "_deadline",
@@ -94,6 +97,7 @@ class LongPoll:
         "_most",
         "_renews",
         "_session",
+        "_source",
         "_topic",
         "_wants",
     )
@@ -116,11 +120,29 @@ class LongPoll:
         self._most = max(1, min(request.batch_size, RECEIVE_BATCH))
         self._invisible_ms = _invisible(request)
         self._renews = request.auto_renew
+        self._attempt = request.attempt_id
+        self._source = ReceiveSource(group.name, topic.name, request.message_queue.id)
         self._deadline: Deadline | None = None
+
+    def repeat(self) -> bool:
+        """Answer with the messages of an answer that the client has not got. Return False if none of them is left."""
+        leases, lsn = list[Lease](), 0
+        for each in self._client.attempts.take(self._source, self._attempt):
+            entries = each.stream.read(each.position, 1)
+            if not entries or entries[0].position != each.position:
+                continue
+            try:
+                handle, lsn = self._group.change(self._client.leases.take(each.receipt), self._invisible_ms)
+            except BrokerError:  # acknowledged, or leased to another member
+                continue
+            leases.append(Lease(each.stream, entries[0], each.attempts, handle))
+        if leases:
+            self._answer_with(leases, lsn)
+        return bool(leases)
 
     def serve(self) -> bool:
         """Answer with messages. Return False if there are none."""
-        leases, size, lsn = list["Lease"](), 0, 0
+        leases, size, lsn = list[Lease](), 0, 0
         while len(leases) < self._most and size < ANSWER_BYTES:
             most = min(_TOGETHER, self._most - len(leases))
             leased = self._group.lease(self._topic.streams, most, self._invisible_ms, self._wants)
@@ -129,8 +151,12 @@ class LongPoll:
             size += sum(len(lease.entry.content) for lease in leased.leases)
             if len(leased.leases) < most:
                 break
-        if not leases:
-            return False
+        if leases:
+            self._answer_with(leases, lsn)
+        return bool(leases)
+
+    def _answer_with(self, leases: list[Lease], lsn: int) -> None:
+        self._client.attempts.keep(self._source, self._attempt, leases)
         now, call = self._session.broker.engine.now, self._call
         numbers = {stream.ident: number for number, stream in enumerate(self._topic.streams)}
         call.send(ReceiveMessageResponse(status=ok()), lsn)
@@ -140,7 +166,6 @@ class LongPoll:
                 self._client.leases.add(self._group, lease.handle)
         call.send(ReceiveMessageResponse(delivery_timestamp=timestamp(now)), lsn)
         call.finish(lsn)
-        return True
 
     def _message(self, lease: Lease, numbers: dict[int, int]) -> Message:
         entry, stream = lease.entry, lease.stream
