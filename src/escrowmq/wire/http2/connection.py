@@ -149,7 +149,6 @@ class Http2Connection:
             return
         table.highest = number
         if len(table.open) >= self._limits.streams:
-            self.patience.spend(limits.RESET)
             raise Http2Fault(ErrorCode.REFUSED_STREAM, "too many streams at once", number)
         check_request(headers, number)
         stream = Stream(number, self.sender.initial_window, self._limits.stream_window)
@@ -255,7 +254,8 @@ class Http2Connection:
             self._put(stream.number, frames.reset(stream.number, ErrorCode.NO_ERROR), 0)
 
     def reset(self, number: int, code: ErrorCode) -> None:
-        """End a stream with an error."""
+        """End a stream with an error. It costs the client as much as a reset of its own: it may provoke as many."""
+        self.patience.spend(limits.RESET)
         self._table.note_reset(number)
         self._put(number, frames.reset(number, code), 0)
         stream = self._table.open.get(number)

@@ -308,6 +308,24 @@ def test_rapid_reset_ends_the_connection() -> None:
     assert opened < 300
 
 
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize(
+    "fault", [window_update(1, 0), frame(FrameType.PRIORITY, 0, 1, b""), frame(HEADERS, 4, 1, b"")]
+)
+def test_provoking_resets_ends_the_connection(fault: bytes) -> None:
+    server = Server()
+    server.echo.waits = True
+    server.feed(OPENING)
+    opened = 0
+    for number in range(1, 100_001, 2):
+        server.feed(headers(number, 4), fault[:5] + LONG.pack(number) + fault[9:])
+        opened += 1
+        if server.code is not None:
+            break
+    assert server.code is not None
+    assert opened < 300
+
+
 def test_cancelling_polls_that_were_answered_costs_no_patience() -> None:
     server = Server()
     server.feed(OPENING)
