@@ -18,7 +18,7 @@ from escrowmq.core.half.checks import Checking
 from escrowmq.core.half.message import HalfMessage
 from escrowmq.core.half.options import ID_LENGTH, HalfOptions
 from escrowmq.core.half.queue import NAME, HalfQueue
-from escrowmq.core.half.state import HalfInput, HalfState, after
+from escrowmq.core.half.state import TABLE, HalfInput, HalfState, after
 from escrowmq.core.half.state_records import CapturedHalf
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.half import HalfDecided, HalfResumed, HalfStored, OriginFields, encode_half_resumed
@@ -216,7 +216,7 @@ class HalfMessages:
     def _decide(self, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
         queue, state = self._known(vhost, number, message_id)
         half = HalfMessage(queue, number, state)
-        wanted = after(state, given, half.title)
+        wanted = TABLE.get((state, given)) or after(state, given, half.title)  # the title costs more than the rest
         log = self._engine.log
         if wanted is state:
             return log.end_lsn  # the decision in force may not be synced yet
