@@ -49,3 +49,15 @@ def test_a_group_that_does_not_exist_is_an_error_in_one_line(tmp_path: Path, com
         assert "`escrowmq group list` shows" in line
         (line,) = escrowmq(broker, "topic", "delete", "t", code=1).splitlines()
         assert "`escrowmq topic list` shows" in line
+
+
+def test_an_operator_creates_a_group_which_survives_a_kill(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        shown = escrowmq(broker, "group", "create", "g", "--fifo", "--attempts", "5")
+        assert shown == "group 'g' gets messages in order, each at most 5 times\n"
+        broker.kill()
+        broker.start()
+        (row,) = json.loads(escrowmq(broker, "group", "list", "--json"))
+        assert (row["name"], row["fifo"], row["max_attempts"], row["dead_letters"]) == ("g", True, 5, "%DLQ%g")
+        missing = escrowmq(broker, "group", "create", "h", "--vhost", "none", code=1)
+        assert len(missing.splitlines()) == 1

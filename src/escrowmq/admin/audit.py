@@ -32,6 +32,7 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "half.drop": ("vhost", "transaction"),
     "topic.create": ("vhost", "name", "partitions", "message_type"),
     "topic.delete": ("vhost", "name"),
+    "group.create": ("vhost", "name", "fifo", "attempts"),
     "group.reset": ("vhost", "name", "topic", "to", "partition"),
     "group.delete": ("vhost", "name"),
     "progress.assign": ("vhost", "application", "user"),

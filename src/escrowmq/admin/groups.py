@@ -1,4 +1,4 @@
-"""Operations on consumer groups: list and show them, reset their progress, and delete them."""
+"""Operations on consumer groups: list, show and create them, reset their progress, and delete them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.groups.cursor import Cursor
 from escrowmq.core.groups.group import Group
+from escrowmq.core.groups.options import GroupOptions
 from escrowmq.core.queues.stream import StreamQueue
 
 
@@ -22,6 +23,7 @@ class GroupAdmin:
         self.operations: Mapping[str, Operation] = {
             "group.list": self.list_groups,
             "group.show": self.show,
+            "group.create": self.create,
             "group.reset": self.reset,
             "group.delete": self.delete,
         }
@@ -34,6 +36,21 @@ class GroupAdmin:
         """Return the progress of a group in each stream that it has consumed, in offsets."""
         group = self._found(vhost, name)
         return [self._progress(group, cursor) for cursor in group.cursors.values()]
+
+    async def create(self, vhost: str, name: str, dead_letter_topic: str, *, fifo: bool, attempts: int) -> Row:
+        """Create a group, or change its settings. Its dead-letter topic is created if it does not exist."""
+        directory = self._broker.directory
+        options = GroupOptions(fifo=fifo, max_attempts=attempts, dead_letter_topic=dead_letter_topic)
+        options.check(name)
+
+        def declare() -> None:
+            host = directory.vhost(vhost)
+            if self._broker.topics.find(host, dead_letter_topic) is None:
+                self._broker.topics.declare(host, dead_letter_topic, 1, "mixed")
+            self._broker.groups.declare(vhost, name, options)
+
+        await self._process.durably(declare)
+        return _row(self._found(vhost, name))
 
     async def reset(
         self, vhost: str, name: str, topic: str, to: str, partition: int | None = None, *, dry_run: bool = False

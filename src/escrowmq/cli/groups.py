@@ -1,4 +1,4 @@
-"""`escrowmq group`: list and show consumer groups, reset their progress, and delete them."""
+"""`escrowmq group`: list, show and create consumer groups, reset their progress, and delete them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def group() -> None:
     Examples:
       escrowmq group list --data-dir /var/lib/escrowmq
       escrowmq group show billing --data-dir /var/lib/escrowmq
+      escrowmq group create billing --fifo --attempts 5 --data-dir /var/lib/escrowmq
       escrowmq group reset billing orders first --data-dir /var/lib/escrowmq
     """
 
@@ -56,6 +57,34 @@ def show_group(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
     """
     columns = ("queue", "offset", "next_offset", "lag", "leased", "locked_by")
     show(ask(data_dir, "group.show", vhost=vhost, name=name), columns, as_json=as_json)
+
+
+@group.command("create")
+@data_dir_option
+@click.argument("name")
+@_vhost_option
+@click.option("--fifo", is_flag=True, help="Hand out messages of one message group one after the other.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    default=16,
+    show_default=True,
+    help="Deliveries of a message before it goes to the dead-letter topic.",
+)
+@click.option(
+    "--dead-letters", metavar="TOPIC", help="The dead-letter topic, which is created. The default is %DLQ%NAME."
+)
+@asks
+def create(data_dir: Path, name: str, vhost: str, fifo: bool, attempts: int, dead_letters: str | None) -> None:
+    """Create consumer group NAME, or change its settings.
+
+    Without this command, the first member creates its group, with 16 attempts and without an order. A group that exists
+    gets the settings that are given here, or their defaults.
+    """
+    topic = dead_letters or f"%DLQ%{name}"
+    row = ask(data_dir, "group.create", vhost=vhost, name=name, dead_letter_topic=topic, fifo=fifo, attempts=attempts)
+    order = "in order" if row["fifo"] else "in any order"
+    click.echo(f"group '{printable(name)}' gets messages {order}, each at most {row['max_attempts']} times")
 
 
 @group.command("reset")

@@ -84,7 +84,9 @@ COMMANDS: dict[str, Mount] = {
         "Check the journal against the broker's guarantees, and report every violation.",
     ),
     "perf": Mount(
-        "escrowmq.perf.command", "perf", "Load a broker by AMQP 0-9-1 or AMQP 1.0, and measure rates and latency."
+        "escrowmq.perf.command",
+        "perf",
+        "Load a broker by AMQP 0-9-1, AMQP 1.0 or a protocol of RocketMQ, and measure rates and latency.",
     ),
 }
 

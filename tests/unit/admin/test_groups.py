@@ -9,6 +9,7 @@ import pytest
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.pieces import Pieces
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.options import GroupOptions
 from escrowmq.core.messages.envelope import Envelope
 from tests.unit.admin.processes import FakeProcess, perform
@@ -34,6 +35,25 @@ class Bench:
 
     def reset(self, to: str, **arguments: Any) -> Any:
         return self.do("group.reset", vhost="/", name="g", topic="t", to=to, **arguments)
+
+
+def test_a_group_is_created_with_its_dead_letter_topic_and_changed() -> None:
+    bench = Bench()
+    broker = bench.server.broker
+    for attempts in (5, 7):
+        row = bench.do("group.create", vhost="/", name="h", dead_letter_topic="%DLQ%h", fifo=True, attempts=attempts)
+        assert (row["name"], row["fifo"], row["max_attempts"], row["dead_letters"]) == ("h", True, attempts, "%DLQ%h")
+    dead = broker.topics.find(broker.directory.vhost("/"), "%DLQ%h")
+    assert dead is not None
+    assert (len(dead.streams), dead.message_type) == (1, "mixed")
+    group = broker.groups.find("/", "h")
+    assert group is not None
+    assert group.options.max_attempts == 7
+
+
+def test_a_group_with_settings_out_of_range_is_refused() -> None:
+    with pytest.raises(BrokerError, match="max_attempts is 0"):
+        Bench().do("group.create", vhost="/", name="h", dead_letter_topic="d", fifo=False, attempts=0)
 
 
 def test_groups_are_listed_and_shown_with_their_lag() -> None:
