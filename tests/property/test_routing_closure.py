@@ -185,5 +185,74 @@ class Topology(RuleBasedStateMachine):
                         assert self.host.route(name, key) == found
 
 
+class TopologyInPieces(Topology):
+    """The bindings of deleted queues and exchanges are removed one by one, with other changes in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host.unbinding.most = 1
+        self.unbound: set[str] = set()  # exchanges that have lost a binding, and are deleted without bindings
+
+    @rule(name=st.sampled_from(EXCHANGES))
+    def delete(self, name: str) -> None:
+        self.host.delete_exchange(name)
+        if self.exchanges.pop(name, None):
+            self.drop_target((True, name))
+        self.follow()
+
+    @rule(name=st.sampled_from(QUEUES))
+    def remove_queue(self, name: str) -> None:
+        if name in self.queues:
+            self.host.remove_queue(name)
+            self.queues.remove(name)
+            self.drop_target((False, name))
+            self.follow()
+
+    @rule(data=st.data())
+    def unbind(self, data: st.DataObject) -> None:
+        there = [(name, binding) for name, exchange in self.exchanges.items() for binding in exchange.bindings]
+        if there:
+            source, binding = data.draw(st.sampled_from(there))
+            (to_exchange, name), key, arguments = binding
+            unbind = self.host.unbind_exchange if to_exchange else self.host.unbind_queue
+            assert unbind(source, name, key, arguments).bindings
+            self.exchanges[source].bindings.remove(binding)
+            self.unbound.add(source)
+            self.follow()
+
+    @rule(source=st.sampled_from(EXCHANGES), name=st.sampled_from((*EXCHANGES, *QUEUES)))
+    def unbind_again(self, source: str, name: str) -> None:
+        exchange = self.exchanges.get(source)
+        target = (name in EXCHANGES, name)
+        if exchange is not None and (target, "a", {}) not in exchange.bindings:
+            unbind = self.host.unbind_exchange if target[0] else self.host.unbind_queue
+            assert not unbind(source, name, "a", {})
+            assert not self.host.is_bound(source, name, "a", {}, to_exchange=target[0])
+
+    @rule(pieces=st.integers(1, 20))
+    def go_on(self, pieces: int) -> None:
+        for _ in range(pieces):
+            self.host.unbinding.piece()
+            self.follow()
+        if not self.host.unbinding:
+            left = [name for name in self.unbound & self.exchanges.keys() if not self.exchanges[name].bindings]
+            assert not [name for name in left if self.exchanges[name].auto_delete]
+            self.unbound.clear()
+
+    def vanish(self, lost_bindings: list[str]) -> list[str]:
+        self.unbound.update(lost_bindings)
+        return []
+
+    def follow(self) -> None:
+        """Delete what the host has deleted automatically, which it may do only with exchanges without bindings."""
+        for name in self.exchanges.keys() - self.host.exchanges.keys():
+            exchange = self.exchanges.pop(name)
+            assert exchange.auto_delete
+            assert not exchange.bindings
+            self.drop_target((True, name))
+
+
 TestTopology = Topology.TestCase
+TestTopologyInPieces = TopologyInPieces.TestCase
 TestTopology.settings = settings(max_examples=max(100, settings().max_examples), stateful_step_count=40)
+TestTopologyInPieces.settings = TestTopology.settings

@@ -24,6 +24,9 @@ SETTLED_APART: Final = 4  # deliveries acknowledged one by one that cost one uni
 SETTLED: Final = 4  # deliveries acknowledged together that cost one unit, when each is in a run of its own
 RETURNED: Final = 2  # deliveries returned or sent again together that cost one unit
 DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
+CANCELLED: Final = 1  # a consumer that is detached from its queue, and perhaps told so
+CHANNEL: Final = 4  # a channel that returns all that it holds, apart from its consumers
+DELETED: Final = 4  # a queue that is deleted, apart from its messages, bindings and consumers
 _HANDOVER: Final = 1
 _ALIKE: Final = 4
 

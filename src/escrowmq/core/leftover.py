@@ -1,4 +1,6 @@
-"""Work that no client drives: the rest of requests that must be carried through, such as commits and rollbacks."""
+"""Work that no client drives: the rest of requests that must be carried through, such as commits and rollbacks, and of
+deletions.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +19,51 @@ WAIT: Final = True
 
 
 class LeftOver:
-    """The rests of such requests. They are done in order, in turns with budget left, and use at most half of it."""
+    """The rests of such requests, and deletions. They are done in turns with budget left, and use at most half of it.
 
-    __slots__ = ("_rests",)
+    Rests are done in order. Deletions take turns, so that none has to wait until a large one is complete.
+    """
+
+    __slots__ = ("_deletions", "_rests")
 
     def __init__(self) -> None:
         self._rests: deque[Iterator[None]] = deque()
+        self._deletions: deque[Iterator[None]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._rests)
+        return bool(self._rests or self._deletions)
 
     def add(self, rest: Iterator[None]) -> None:
         """Take over the rest of a request, which yields whenever the turn's budget is used up."""
         self._rests.append(rest)
 
+    def begin(self, deletion: Iterator[None]) -> None:
+        """Do a deletion until it yields, because the turn's budget is used up. Take over the rest."""
+        for _ in deletion:
+            self._deletions.append(deletion)
+            break
+
     def step(self, requests: Budget) -> None:
         """Do a piece, as far as the budget allows."""
         others = max(requests.left, 0) // 2
         requests.left -= others
-        while self._rests and requests.left > 0:
-            for _ in self._rests[0]:
+        if self._rests and self._deletions:
+            share = max(requests.left, 0) // 2
+            requests.left -= share
+            self._piece(self._deletions, requests)
+            requests.left += share
+        self._piece(self._rests or self._deletions, requests)
+        requests.left += others
+
+    def _piece(self, works: deque[Iterator[None]], requests: Budget) -> None:
+        while works and requests.left > 0:
+            for _ in works[0]:
                 requests.left = 0
+                if works is self._deletions:
+                    works.rotate(-1)
                 break
             else:
-                self._rests.popleft()
-        requests.left += others
+                works.popleft()
 
 
 def freed(objects: list[Any], most: int = FREED) -> Iterator[None]:

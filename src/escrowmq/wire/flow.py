@@ -31,12 +31,12 @@ class Stalled(Protocol):
 class OutputFlow:
     """Bounds the unsent bytes of one connection: those in its outbox and those in the socket's buffer."""
 
-    __slots__ = ("_limit", "_outbox", "_read_on", "_stalled", "_unsent", "is_crowded")
+    __slots__ = ("_limit", "_outbox", "_read_on", "_room", "_stalled", "_unsent", "is_crowded")
 
     def __init__(self, outbox: Outbox, limit_bytes: int, read_on: Callable[[], None]) -> None:
         """`read_on` is called when the connection is no longer crowded."""
         self._outbox = outbox
-        self._limit = limit_bytes
+        self._limit = self._room = limit_bytes
         self._read_on = read_on
         self._unsent = 0
         self._stalled: dict[Stalled, None] = {}
@@ -46,11 +46,22 @@ class OutputFlow:
     @property
     def writable(self) -> bool:
         """Whether consumers may get more deliveries."""
-        return self._unsent + self._outbox.size < self._limit
+        return self._unsent + self._outbox.size < self._room
 
     def stall(self, stalled: Stalled) -> None:
         """Wake `stalled` when the connection is writable."""
-        self._stalled[stalled] = None
+        if self._room:
+            self._stalled[stalled] = None
+
+    def end_deliveries(self) -> None:
+        """Be writable no more: the connection ends, and its consumers are about to be detached."""
+        self._room = 0
+        self._stalled.clear()
+
+    def end(self) -> None:
+        """Forget the connection, which is lost."""
+        self.end_deliveries()
+        self._read_on = _ignored
 
     def forget(self, stalled: Stalled) -> None:
         """Forget `stalled`, which is closed and need not be woken."""
@@ -76,6 +87,10 @@ class OutputFlow:
             stalled, self._stalled = self._stalled, {}
             for one in stalled:
                 one.wake()
+
+
+def _ignored() -> None:
+    """Do nothing: there is nothing to read any more."""
 
 
 class PublishGate:

@@ -43,3 +43,26 @@ def test_objects_are_freed_in_pieces() -> None:
     for _ in freed(objects, 3):
         left.append(len(objects))
     assert left == [4, 1, 0]
+
+
+def test_a_deletion_begins_at_once_and_its_rest_is_taken_over() -> None:
+    left, done = LeftOver(), list[int]()
+    left.begin(rest(done, 1))
+    assert (done, bool(left)) == ([1], False)
+    left.begin(rest(done, 2, 3))
+    assert (done, bool(left)) == ([1, 2], True)
+    left.step(Budget())
+    assert (done, bool(left)) == ([1, 2, 3], False)
+
+
+def test_deletions_take_turns_with_each_other_and_with_rests() -> None:
+    left, done = LeftOver(), list[int]()
+    left.begin(rest(done, 10, 11, 12, 13))
+    left.begin(rest(done, 20, 21))
+    left.add(rest(done, 30, 31))
+    budget, seen = Budget(), []
+    while left:
+        done.clear()
+        left.step(budget)
+        seen.append(done.copy())
+    assert seen == [[11, 30], [21, 12, 31], [13]]

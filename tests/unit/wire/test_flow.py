@@ -35,6 +35,24 @@ class Site:
 
 
 class TestOutputFlow:
+    def test_after_the_end_of_deliveries_nothing_is_written_or_woken(self) -> None:
+        site, before, after = Site(), Receiver(), Receiver()
+        site.flow.stall(before)
+        site.flow.end_deliveries()
+        site.flow.stall(after)
+        assert not site.flow.writable
+        site.flow.congested(0)
+        assert before.woken == after.woken == 0
+
+    def test_a_crowded_connection_is_read_again_after_the_end_of_deliveries_but_not_after_its_loss(self) -> None:
+        for lost in (False, True):
+            site = Site()
+            site.flow.congested(CROWD * LIMIT + 1)
+            assert site.flow.crowded()
+            (site.flow.end if lost else site.flow.end_deliveries)()
+            site.flow.congested(0)
+            assert site.reads == (0 if lost else 1)
+
     def test_bytes_in_the_outbox_and_in_the_socket_count_together(self) -> None:
         site = Site()
         site.outbox.put(1, bytes(60))

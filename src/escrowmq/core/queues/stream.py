@@ -13,7 +13,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import unavailable
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Pager
+from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Discipline, Pager
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
@@ -218,8 +218,6 @@ class StreamQueue(Queue):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.log = StreamLog(self._host.pager, self._host.resident_limit)
-        self.order = self.log
         self.consumers = Consumers()  # a stream serves all consumers, also with `single`
         self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
@@ -231,6 +229,10 @@ class StreamQueue(Queue):
         self._drop = self.refuses = False
         if self.options.max_age is not None:
             self._check_later()
+
+    def _discipline(self) -> Discipline:
+        self.log = StreamLog(self._host.pager, self._host.resident_limit)
+        return self.log
 
     def _check_later(self) -> None:
         self._age_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)

@@ -16,6 +16,12 @@ class Timestamp(int):
     __slots__ = ()
 
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_MARKS: Final = frozenset({"$bytes", "$time", "$decimal", "$text", "$table"})
+_PLAIN: Final = frozenset({str, bool, int, float, type(None)})
+"""Types of values that JSON has. Most values have one of them, and so have the items of most tables."""
+
+
 def encode_change(**fields: Any) -> bytes:
     """Encode a change of topology or access as JSON, because such changes are few, small, and then readable by any
     tool.
@@ -23,7 +29,7 @@ def encode_change(**fields: Any) -> bytes:
     Values that JSON lacks are objects with one key: `$bytes`, `$time`, `$decimal`, `$text` (any other value, as text),
     and `$table` for a table that would look like one of these.
     """
-    return json.dumps(_to_json(fields), separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _encode(_to_json(fields)).encode("utf-8", "surrogatepass")
 
 
 def decode_change(data: bytes | memoryview) -> dict[str, Any]:
@@ -31,10 +37,11 @@ def decode_change(data: bytes | memoryview) -> dict[str, Any]:
     return fields
 
 
-_MARKS: Final = frozenset({"$bytes", "$time", "$decimal", "$text", "$table"})
-
-
 def _to_json(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _MARKS.isdisjoint(value):
+        return value
     if value is None or isinstance(value, str | bool | float):
         return value
     if isinstance(value, int):

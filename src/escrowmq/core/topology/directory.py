@@ -12,6 +12,7 @@ from escrowmq.core.access.permissions import Entry as AccessEntry
 from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
+from escrowmq.core.budget import CANCELLED, DELETED, Budget
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues import delayed, host
@@ -21,12 +22,13 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.topology.arguments.queue import queue_options
+from escrowmq.core.topology.arguments.queue import QueueOptions, queue_options
 from escrowmq.core.topology.equivalence import check_queue_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
 from escrowmq.core.topology.exchanges.partitioned import PARTITIONS_ARGUMENT, PartitionedExchange
 from escrowmq.core.topology.partitions import check_new_streams, check_not_partition, stream_arguments
-from escrowmq.core.topology.vhost import PREDECLARED, Removal, VirtualHost
+from escrowmq.core.topology.unbinding import Removal
+from escrowmq.core.topology.vhost import PREDECLARED, VirtualHost
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Random
@@ -45,6 +47,7 @@ class Host(host.Host, Protocol):
     """The operations that the directory needs from the engine."""
 
     scarcity: str
+    requests: Budget
     admissions: Admissions
     delays: delayed.Delays
 
@@ -64,6 +67,7 @@ class Directory:
         }
         """Makes a hidden queue of a virtual host, with a number; by name."""
         engine.delays.make = lambda vhost: self.make_hidden_queue(vhost, delayed.NAME, "delayed messages")
+        self._unbinding: dict[VirtualHost[Queue], None] = {}  # those with bindings that are being removed
         self._before_vhost_deletion: list[Callable[[str], None]] = []
         self._at_queue_deletion: list[Callable[[Queue], None]] = []
 
@@ -150,17 +154,19 @@ class Directory:
         if missing:
             check_growth(self._engine.scarcity, f"partitions of topic '{exchange.name}' in vhost '{vhost.name}'")
         declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
-        owner = Session("")
+        options: QueueOptions | None = None  # of all streams
         for partition in missing:
-            name = exchange.stream_name(partition)
-            self.declare_queue(vhost, name, declaration, owner)
-            self.bind_queue(vhost, exchange.name, name, str(partition))
+            stream = self._new_queue(vhost, exchange.stream_name(partition), declaration, None, options)
+            options = stream.options
+            self.bind_queue(vhost, exchange.name, stream.name, str(partition))
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
-        """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it."""
+        """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it. Many bindings are
+        removed in later turns.
+        """
         exchange = vhost.exchanges.get(name)
         streams = list(exchange.streams) if isinstance(exchange, PartitionedExchange) else []
-        self._record_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused and not streams))
+        self._note_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused and not streams))
         for stream in streams:
             self._delete_queue(stream)
 
@@ -197,7 +203,7 @@ class Directory:
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors are those of `VirtualHost.unbind_queue`."""
-        self._record_removal(vhost, vhost.unbind_queue(source, queue, key, arguments))
+        self._record_unbinding(vhost, vhost.unbind_queue(source, queue, key, arguments))
 
     def unbind_exchange(
         self,
@@ -208,7 +214,7 @@ class Directory:
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         """Errors are those of `VirtualHost.unbind_exchange`."""
-        self._record_removal(vhost, vhost.unbind_exchange(source, destination, key, arguments))
+        self._record_unbinding(vhost, vhost.unbind_exchange(source, destination, key, arguments))
 
     def _check_binding(
         self,
@@ -250,10 +256,21 @@ class Directory:
         self.access.check_queues(vhost.name, name, len(vhost.queues))
         if not generated:
             vhost.check_queue_name(name)
-        queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
-        self._next_queue += 1
+        queue = self._new_queue(vhost, name, declaration, session if declaration.exclusive else None)
         if declaration.exclusive:
             session.exclusive[queue] = None
+        return queue
+
+    def _new_queue(
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        declaration: Declaration,
+        owner: Session | None,
+        options: QueueOptions | None = None,
+    ) -> Queue:
+        queue = self._make_queue(vhost, name, self._next_queue, declaration, owner, options)
+        self._next_queue += 1
         if queue.durable:
             self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
             if self._engine.uncaptured is not None:
@@ -261,10 +278,17 @@ class Directory:
         return queue
 
     def _make_queue(
-        self, vhost: VirtualHost[Queue], name: str, ident: int, declaration: Declaration, owner: Session | None
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        ident: int,
+        declaration: Declaration,
+        owner: Session | None,
+        options: QueueOptions | None = None,
     ) -> Queue:
+        """`options` are those of the declaration, if they are known."""
         durable, exclusive, auto_delete, arguments = declaration
-        options = queue_options(
+        options = options or queue_options(
             vhost.name, name, arguments, durable=durable, exclusive=exclusive, auto_delete=auto_delete
         )
         make = StreamQueue if options.queue_type == "stream" else Queue
@@ -303,7 +327,8 @@ class Directory:
                 return name
 
     def delete_queue(self, queue: Queue, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue with its bindings and consumers, and return the number of its messages.
+        """Delete a queue with its bindings and consumers, and return the number of its messages. Many bindings are
+        removed, and many consumers told, in later turns.
 
         Raises PRECONDITION_FAILED if it has consumers or messages and the flags forbid that, and for a stream of a
         topic. As in RabbitMQ, unacknowledged messages do not count, because clients delete a queue this way just after
@@ -320,6 +345,7 @@ class Directory:
 
     def _delete_queue(self, queue: Queue) -> int:
         vhost = self.vhosts[queue.vhost]
+        self._engine.requests.left -= DELETED
         self._engine.settlements.flush()
         count = queue.ready
         queue.change()
@@ -331,7 +357,7 @@ class Directory:
         removal = vhost.remove_queue(queue.name)
         if queue.durable:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
-        self._record_removal(vhost, Removal(exchanges=removal.exchanges))
+        self._note_removal(vhost, removal)
         for _, run, contents in queue.unsynced:
             if not isinstance(run, Run):
                 run.release(self._engine.log)
@@ -345,12 +371,22 @@ class Directory:
             part.clear()
         queue.locked.clear()
         self._engine.removals.release_in_pieces(queue.order.withdraw())
-        for consumer in [*queue.consumers, *(queue.browsers or ())]:
-            consumer.line.remove(consumer)
+        if queue.consumers or queue.browsers:
+            self._engine.left_over.begin(self._cancelling(queue))
+        return count
+
+    def _cancelling(self, queue: Queue) -> Iterator[None]:
+        """Cancel the consumers of a deleted queue, in pieces."""
+        requests = self._engine.requests
+        for consumer in reversed([*queue.consumers, *(queue.browsers or ())]):  # so that no other one becomes active
+            if not consumer.line.remove(consumer):
+                continue
             receiver = consumer.detach()
             if receiver is not None:
                 receiver.cancelled(consumer)
-        return count
+            requests.left -= CANCELLED
+            if requests.left <= 0:
+                yield
 
     def purge(self, queue: Queue) -> int:
         """Remove all ready messages of `queue` and return their number. Unacknowledged messages stay."""
@@ -363,9 +399,18 @@ class Directory:
         return count
 
     def end_session(self, session: Session) -> None:
-        """Delete the exclusive queues of a connection that ended (EXC-1)."""
-        for queue in list(session.exclusive):
+        """Delete the exclusive queues of a connection that ended (EXC-1). Many of them are deleted in later turns."""
+        self._engine.requests.admit()
+        self._engine.left_over.begin(self.ending(session))
+
+    def ending(self, session: Session) -> Iterator[None]:
+        """Do `end_session`, and yield whenever the turn's budget is used up."""
+        requests = self._engine.requests
+        while session.exclusive:
+            queue, _ = session.exclusive.popitem()
             self.delete_queue(queue)
+            if requests.left <= 0:
+                yield
 
     # -- records
 
@@ -376,13 +421,37 @@ class Directory:
         if binding is not None and binding.durable:
             self._record(Kind.BOUND, **_binding_fields(vhost.name, binding))
 
-    def _record_removal(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
-        for exchange in removal.exchanges:
-            if exchange.durable:
-                self._record(Kind.EXCHANGE_DELETED, vhost=vhost.name, name=exchange.name)
-        for binding in removal.bindings:
+    def _record_unbinding(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
+        """Record the removal of a binding, the first one of `removal`, and of others because of it."""
+        self._note_removal(vhost, removal)
+        for binding in removal.bindings[:1]:
             if binding.durable and binding.source not in removal.exchanges:
                 self._record(Kind.UNBOUND, **_binding_fields(vhost.name, binding))
+
+    def _note_removal(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
+        """Record that exchanges were deleted, which implies their bindings, and let the rest of the bindings follow."""
+        self._engine.requests.left -= len(removal.bindings)
+        self._record_deleted(vhost, removal)
+        if vhost.unbinding and vhost not in self._unbinding:
+            self._unbinding[vhost] = None
+            self._engine.left_over.begin(self._unbind_rest(vhost))
+
+    def _record_deleted(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
+        self._engine.requests.left -= DELETED * len(removal.exchanges)
+        if self.vhosts.get(vhost.name) is vhost:
+            for exchange in removal.exchanges:
+                if exchange.durable:
+                    self._record(Kind.EXCHANGE_DELETED, vhost=vhost.name, name=exchange.name)
+
+    def _unbind_rest(self, vhost: VirtualHost[Queue]) -> Iterator[None]:
+        """Remove the bindings of deleted queues and exchanges, in pieces."""
+        requests = self._engine.requests
+        while vhost.unbinding:
+            requests.left -= vhost.unbinding.most
+            if requests.left <= 0:
+                yield
+            self._record_deleted(vhost, vhost.unbinding.piece())
+        del self._unbinding[vhost]
 
     def counters(self) -> dict[str, int]:
         """Return the numbers that must not be assigned twice, for a snapshot."""

@@ -146,6 +146,13 @@ class Exchange(ABC, Generic[Q]):
             self._lose(binding.destination)
         return binding
 
+    def unbind_last(self) -> Binding[Q]:
+        """Remove and return the binding that was made last; there must be one."""
+        _, binding = self.bindings.popitem()
+        self._unindex(binding)
+        self._lose(binding.destination)
+        return binding
+
     def _lose(self, target: Q | Exchange[Q]) -> None:
         self.destinations[target] -= 1
         if not isinstance(target, Exchange) and target.admits is not None:

@@ -50,10 +50,14 @@ def check_new_streams(
 
 def check_not_partition(vhost: VirtualHost[Queue], queue: Queue) -> None:
     """Raises PRECONDITION_FAILED if `queue` is a stream of a topic."""
-    for binding in vhost.bindings_to(queue.name, to_exchange=False):
-        if binding.source.owns_destinations:
-            raise BrokerError(
-                Condition.PRECONDITION_FAILED,
-                f"queue '{queue.name}' in vhost '{vhost.name}' is a stream of topic '{binding.source.name}'; delete "
-                "the topic",
-            )
+    topic, _, partition = queue.name.rpartition("-")
+    exchange = vhost.exchanges.get(topic)
+    if (
+        isinstance(exchange, PartitionedExchange)
+        and partition.isdecimal()
+        and exchange.has_stream(queue, int(partition))
+    ):
+        raise BrokerError(
+            Condition.PRECONDITION_FAILED,
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is a stream of topic '{topic}'; delete the topic",
+        )

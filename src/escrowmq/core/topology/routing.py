@@ -22,6 +22,7 @@ class Router(Generic[Q]):
         "_cached",
         "_default_is_alternate",
         "_exchanges",
+        "_gone",
         "_keyless",
         "_limit",
         "_needing",
@@ -31,9 +32,18 @@ class Router(Generic[Q]):
         "version",
     )
 
-    def __init__(self, vhost: str, exchanges: Mapping[str, Exchange[Q]], *, cache_limit: int = CACHE_LIMIT) -> None:
+    def __init__(
+        self,
+        vhost: str,
+        exchanges: Mapping[str, Exchange[Q]],
+        gone: Mapping[Q | Exchange[Q], None],
+        *,
+        cache_limit: int = CACHE_LIMIT,
+    ) -> None:
+        """`gone` has deleted queues and exchanges that still have bindings. Nothing is routed to them."""
         self._vhost = vhost
         self._exchanges = exchanges
+        self._gone = gone
         self._limit = cache_limit
         self._routes: dict[str, dict[str, tuple[Q, ...]]] = {}
         self._cached = 0
@@ -74,6 +84,7 @@ class Router(Generic[Q]):
                 matched = set(each.destinations)
             else:
                 matched = {target for key in routing_keys for target in each.match(key, None)}
+            matched.difference_update(self._gone)
             alternate = self._alternate(each)
             if alternate is not None and (not matched or each.needs_headers):
                 matched.add(alternate)
@@ -105,6 +116,7 @@ class Router(Generic[Q]):
                 if alternate is not None:
                     found.add(alternate)
                 found -= seen
+                found.difference_update(self._gone)
                 seen |= found
                 reachable += found
             by_headers = any(each.needs_headers for each in reachable)
@@ -147,12 +159,14 @@ class Router(Generic[Q]):
         reached = [self._exchange(name)]
         seen: set[Q | Exchange[Q]] = {*reached}
         queues: dict[str, Q] = {}
-        cacheable = not more_keys
+        cacheable, gone = not more_keys, self._gone
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
             matched = exchange.match(routing_key, headers)
             if more_keys and exchange.reads_key:
                 matched = [*matched, *chain.from_iterable([exchange.match(key, headers) for key in more_keys])]
+            if gone:
+                matched = [target for target in matched if target not in gone]
             if not matched:
                 alternate = self._alternate(exchange)
                 if alternate is not None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Generic
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.values import type_name
 from escrowmq.core.topology.equivalence import check_exchange_equivalent
-from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange, Q, binding_key
+from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, Exchange, Q, binding_key
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.core.topology.exchanges.default import DefaultExchange
 from escrowmq.core.topology.routing import Router
+from escrowmq.core.topology.unbinding import Inbound, Removal, Unbinding
 
 RESERVED_PREFIX: Final = "amq."
 PREDECLARED: Final[Mapping[str, str]] = MappingProxyType(
@@ -27,31 +27,19 @@ PREDECLARED: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Removal(Generic[Q]):
-    """The removals of one step: first an exchange that was deleted, then those that were deleted because of it."""
-
-    bindings: tuple[Binding[Q], ...] = ()
-    exchanges: tuple[Exchange[Q], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.bindings or self.exchanges)
-
-
 class VirtualHost(Generic[Q]):
     """The topology of one virtual host.
 
     The texts of errors are RabbitMQ's, because clients see them. Every method that changes something returns the
     changes for the journal. While `restoring`, reserved names are allowed, and nothing is deleted automatically,
     because automatic deletions have records of their own. `hidden` holds the queues that are in no list, by
-    name, such as the one for delayed messages.
+    name, such as the one for delayed messages. `unbinding` removes the bindings of deleted queues and exchanges.
     """
 
-    __slots__ = ("_inbound", "_names", "_router", "exchanges", "hidden", "name", "queues", "restoring", "route")
+    __slots__ = ("_inbound", "_names", "_router", "exchanges", "hidden", "name", "queues", "route", "unbinding")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.restoring = False
         self.queues: dict[str, Q] = {}
         self.hidden: dict[str, Q] = {}
         self._names: list[str] | None = None  # of the queues, in order
@@ -59,10 +47,23 @@ class VirtualHost(Generic[Q]):
         for exchange, kind in PREDECLARED.items():
             self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
         # The bindings to each destination (whether it is an exchange, its name), so that its removal needs no search.
-        self._inbound: dict[tuple[bool, str], dict[Binding[Q], None]] = {}
-        self._router = Router(name, self.exchanges)
+        self._inbound: Inbound[Q] = {}
+        self.unbinding = Unbinding(self.exchanges, self._inbound, self._changed)
+        self._router = Router(name, self.exchanges, self.unbinding.gone)
         # The router's method itself: a wrapper would cost a call for each message.
         self.route = self._router.route
+
+    def _changed(self) -> None:
+        self._router.changed()
+
+    @property
+    def restoring(self) -> bool:
+        """Whether records are being applied."""
+        return self.unbinding.restoring
+
+    @restoring.setter
+    def restoring(self, value: bool) -> None:
+        self.unbinding.restoring = value
 
     # -- look
 
@@ -123,12 +124,17 @@ class VirtualHost(Generic[Q]):
 
     def bindings(self) -> Iterator[Binding[Q]]:
         """Return all bindings except the implicit ones of the default exchange."""
+        gone = self.unbinding.gone
         for exchange in self.exchanges.values():
-            yield from exchange.bindings.values()
+            if gone:
+                yield from [b for b in exchange.bindings.values() if b.destination not in gone]
+            else:
+                yield from exchange.bindings.values()
 
     def bindings_to(self, name: str, *, to_exchange: bool) -> list[Binding[Q]]:
         """Return the bindings of a queue or an exchange as destination, in the order in which they were made."""
-        return list(self._inbound.get((to_exchange, name), ()))
+        gone = self.unbinding.gone
+        return [binding for binding in self._inbound.get((to_exchange, name), ()) if binding.source not in gone]
 
     # -- exchanges
 
@@ -177,7 +183,7 @@ class VirtualHost(Generic[Q]):
         return requested
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> Removal[Q]:
-        """Remove an exchange and every binding from and to it, if it exists.
+        """Remove an exchange, if it exists, and the first piece of the bindings from and to it (`unbinding`).
 
         Raises ACCESS_REFUSED for the default exchange and the system's exchanges, and PRECONDITION_FAILED with
         `if_unused` if something is bound to the exchange.
@@ -190,10 +196,10 @@ class VirtualHost(Generic[Q]):
         exchange = self.exchanges.get(name)
         if exchange is None:
             return Removal()
-        if if_unused and exchange.bindings:
+        if if_unused and not self.unbinding.gone.keys() >= exchange.destinations.keys():
             raise BrokerError(Condition.PRECONDITION_FAILED, f"exchange '{name}' in vhost '{self.name}' in use")
-        gone: dict[str, Exchange[Q]] = {name: exchange}
-        return self._remove([*exchange.bindings.values(), *self._inbound.get((True, name), ())], gone)
+        self.unbinding.delete_exchange(exchange)
+        return self._piece()
 
     # -- queues
 
@@ -208,16 +214,24 @@ class VirtualHost(Generic[Q]):
         self._router.queue_changed(queue.name)
 
     def remove_queue(self, name: str) -> Removal[Q]:
-        """Remove a queue and its bindings. Raises NOT_FOUND."""
+        """Remove a queue, and the first piece of its bindings (`unbinding`). Raises NOT_FOUND."""
         if self.hidden.pop(name, None) is not None:
             return Removal()
-        del self.queues[self.queue(name).name]
+        queue = self.queue(name)
+        del self.queues[name]
         self._names = None
-        bindings = self._inbound.get((False, name))
-        if bindings is None:
+        if not self.unbinding.delete_queue(queue):
             self._router.queue_changed(name)
             return Removal()
-        return self._remove(list(bindings), {})
+        return self._piece()
+
+    def _piece(self) -> Removal[Q]:
+        """Remove the first piece of what was deleted, or all of it while restoring."""
+        removal = self.unbinding.piece()
+        while self.restoring and self.unbinding:
+            more = self.unbinding.piece()
+            removal = Removal(removal.bindings + more.bindings, removal.exchanges + more.exchanges)
+        return removal
 
     # -- bindings
 
@@ -252,7 +266,12 @@ class VirtualHost(Generic[Q]):
     ) -> bool:
         """Whether this binding exists."""
         exchange = self.exchanges.get(source)
-        return exchange is not None and binding_key(to_exchange, name, routing_key, arguments) in exchange.bindings
+        key = binding_key(to_exchange, name, routing_key, arguments)
+        return exchange is not None and self._binding(exchange, key) is not None
+
+    def _binding(self, exchange: Exchange[Q], key: BindingKey) -> Binding[Q] | None:
+        binding = exchange.bindings.get(key)
+        return None if binding is None or binding.destination in self.unbinding.gone else binding
 
     def unbind_queue(
         self, source: str, queue: str, routing_key: str, arguments: Mapping[str, object] = NO_ARGUMENTS
@@ -272,6 +291,9 @@ class VirtualHost(Generic[Q]):
         return self._unbind(source, to_exchange=True, name=destination, routing_key=routing_key, arguments=arguments)
 
     def _bind(self, binding: Binding[Q]) -> Binding[Q] | None:
+        former = binding.source.bindings.get(binding.key)
+        if former is not None and former.destination in self.unbinding.gone:
+            binding.source.unbind(former.key)
         if not binding.source.bind(binding):
             return None
         self._inbound.setdefault(binding.key[:2], {})[binding] = None
@@ -289,29 +311,13 @@ class VirtualHost(Generic[Q]):
                 Condition.PRECONDITION_FAILED,
                 f"'{name}' cannot be unbound from exchange '{source}' in vhost '{self.name}', to which it belongs",
             )
-        binding = exchange.bindings.get(binding_key(to_exchange, name, routing_key, arguments))
-        return self._remove([binding], {}) if binding is not None else Removal()
-
-    def _remove(self, bindings: list[Binding[Q]], exchanges: dict[str, Exchange[Q]]) -> Removal[Q]:
-        """Remove bindings, then exchanges, then everything that is deleted automatically as a result."""
-        removed: list[Binding[Q]] = []
-        for binding in bindings:  # grows during the loop
-            source = binding.source
-            if source.unbind(binding.key) is None:
-                continue
-            removed.append(binding)
-            inbound = self._inbound[binding.key[:2]]
-            del inbound[binding]
-            if not inbound:
-                del self._inbound[binding.key[:2]]
-            last = source.auto_delete and not source.bindings
-            if last and not self.restoring and source.name not in exchanges:
-                exchanges[source.name] = source
-                bindings.extend(self._inbound.get((True, source.name), ()))
-        for name in exchanges:
-            del self.exchanges[name]
-        self._router.changed()
-        return Removal(tuple(removed), tuple(exchanges.values()))
+        binding = self._binding(exchange, binding_key(to_exchange, name, routing_key, arguments))
+        if binding is None:
+            return Removal()
+        self.unbinding.remove(binding)
+        self._changed()
+        rest = self._piece()
+        return Removal((binding, *rest.bindings), rest.exchanges)
 
     # -- refusals
 

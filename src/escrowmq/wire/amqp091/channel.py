@@ -12,7 +12,7 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import Publication, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
-from escrowmq.core.budget import COPIES, PUBLISH, ROUTED
+from escrowmq.core.budget import CANCELLED, COPIES, PUBLISH, ROUTED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -61,6 +61,7 @@ class Channel:
         self.vhost: VirtualHost[Queue] = connection.vhost
         self.door = connection.door
         self.closing = False
+        self._released = False
         self.flow = True
         self.prefetch = 0
         self.window = Window()
@@ -68,7 +69,8 @@ class Channel:
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
         self._holdings = self.broker.holdings
-        self.holding = self._holdings.begin(connection.user, self.vhost.name)
+        self._user = connection.user
+        self.holding = self._holdings.begin(self._user, self.vhost.name)
         self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
@@ -93,7 +95,7 @@ class Channel:
         self.body_start = _BODY_START.pack(codes.FRAME_END, codes.FRAME_BODY, number)
         self.watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, partial(time_out, self))
         self.broker.engine.holders[self] = None
-        self.broker.engine.channels[connection.user] += 1
+        self.broker.engine.channels[self._user] += 1
 
     # -- output
 
@@ -285,6 +287,8 @@ class Channel:
 
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready for `consumer`, but the connection is not writable."""
+        if self._released:
+            return
         self._stalled[consumer] = None
         if self.holding.full and self.flow and self.connection.flow.writable:
             self.broker.holdings.pause(self)
@@ -379,13 +383,30 @@ class Channel:
             self.broker.engine.direct.pop((self.vhost.name, address.name), None)
 
     def release(self) -> None:
-        """Return everything that the channel holds (ORD-2, TX-10)."""
-        if self.closing:
+        """Return everything that the channel holds (ORD-2, TX-10). Many consumers are detached in later turns; no
+        further message is delivered to them.
+        """
+        self.broker.engine.left_over.begin(self.releasing())
+
+    def releasing(self) -> Iterator[None]:
+        """Do `release`, and yield whenever the turn's budget is used up."""
+        if self._released:
             return
+        self._released = True
+        self.flow = False
         broker = self.broker
-        for consumer in list(self.consumers.values()):
+        requests = broker.engine.requests
+        consumers, self.consumers = self.consumers, {}
+        while consumers:  # from the last one on, so that no other one becomes active
+            _, consumer = consumers.popitem()
             broker.engine.unsubscribe(consumer)
-        self.consumers.clear()
+            requests.left -= CANCELLED
+            if requests.left <= 0:
+                yield
+        self._return_all()
+
+    def _return_all(self) -> None:
+        broker = self.broker
         if self.demarcation is not None:
             self.demarcation.leave()
             self.demarcation = None
@@ -400,9 +421,9 @@ class Channel:
         broker.engine.give_back(unsettled, unsettled.count, unsettled.queues())
         self.drop_reply_address()
         broker.engine.holders.pop(self, None)
-        broker.engine.channels[self.connection.user] -= 1
-        if not broker.engine.channels[self.connection.user]:
-            del broker.engine.channels[self.connection.user]
+        broker.engine.channels[self._user] -= 1
+        if not broker.engine.channels[self._user]:
+            del broker.engine.channels[self._user]
         self._stalled.clear()
         self.holding.close()
         broker.holdings.forget(self)

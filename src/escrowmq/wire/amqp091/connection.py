@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from escrowmq.core.access.door import Door
 from escrowmq.core.broker import Broker
+from escrowmq.core.budget import CHANNEL
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes, spec
@@ -239,15 +242,52 @@ class Connection:
         self._reader.end_run()
         self._host.failed(self, code, text)
 
-    def release(self) -> None:
-        """Return everything that the connection's channels hold, and delete its exclusive queues (EXC-1)."""
-        for channel in list(self.channels.values()):
-            channel.confirms.send()
-            channel.release()
-            channel.closing = True
+    def close(self) -> None:
+        """Close the connection on the client's request. The answer follows when everything is returned.
+
+        The client closes the socket. Until then it may send `connection.close` again, for example if several of its
+        threads close at the same time.
+        """
+        self.release(closed=True)
+        self.state = State.CLOSING
+
+    def release(self, *, closed: bool = False) -> None:
+        """Return everything that the connection's channels hold, and delete its exclusive queues (EXC-1). Much of it
+        follows in later turns. If the client has `closed` the connection, it gets its answer at the end.
+        """
+        for confirms in self._confirming:
+            confirms.send()
         self._confirming.clear()
+        for channel in self.channels.values():
+            channel.closing = True
         self._reader.end_run()
-        self.broker.directory.end_session(self.session)
+        self.flow.end_deliveries()
+        engine = self.broker.engine
+        engine.requests.admit()
+        engine.left_over.begin(self._releasing(list(self.channels.values()), closed=closed))
+
+    def _releasing(self, channels: list[Channel], *, closed: bool) -> Iterator[None]:
+        requests = self.broker.engine.requests
+        while channels:
+            yield from channels.pop().releasing()
+            requests.left -= CHANNEL
+            if requests.left <= 0 and channels:
+                yield
+        yield from self.broker.directory.ending(self.session)
+        if closed and self.state is not State.CLOSED:
+            self.send(spec.ConnectionCloseOk())
+
+    def close_channel(self, channel: Channel) -> None:
+        """Close a channel on the client's request."""
+        channel.confirms.send()
+        channel.closing = True
+        self.broker.engine.left_over.begin(self._closing_channel(channel))
+
+    def _closing_channel(self, channel: Channel) -> Iterator[None]:
+        yield from channel.releasing()
+        if self.channels.get(channel.number) is channel:
+            channel.send(spec.ChannelCloseOk())
+            self._reader.drop(channel)
 
     def lost(self) -> None:
         """Release everything after the connection was lost."""
@@ -256,7 +296,8 @@ class Connection:
             self.release()
             self.channels.clear()
         # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
-        del self._reader, self.flow, self.gate, self.login
+        self.flow.end()
+        del self._reader, self.gate, self.login
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""

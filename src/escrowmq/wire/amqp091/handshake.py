@@ -157,14 +157,8 @@ def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -
 
 
 def close(connection: Connection, method: spec.ConnectionClose) -> None:
-    """Close the connection on the client's request. The answer follows all pending output.
-
-    The client closes the socket. Until then it may send `connection.close` again, for example if several of its threads
-    close at the same time.
-    """
-    connection.release()
-    connection.send(spec.ConnectionCloseOk())
-    connection.state = State.CLOSING
+    """Close the connection on the client's request."""
+    connection.close()
 
 
 def close_ok(connection: Connection, method: spec.ConnectionCloseOk) -> None:

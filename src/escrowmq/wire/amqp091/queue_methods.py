@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.leftover import WAIT
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.exchanges import KINDS
@@ -68,10 +70,13 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
     channel.answer(spec.ExchangeDeclareOk(), no_wait=method.no_wait, durable=method.durable)
 
 
-def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> None:
+def exchange_delete(channel: Channel, method: spec.ExchangeDelete) -> Iterator[bool]:
     exchange = _in_one_line(method.exchange)
     channel.door.check(Operation.DELETE_EXCHANGE, exchange=exchange)
+    gone = channel.vhost.exchanges.get(exchange)
     channel.broker.directory.delete_exchange(channel.vhost, exchange, if_unused=method.if_unused)
+    while gone in channel.vhost.unbinding.gone:
+        yield WAIT
     channel.answer(spec.ExchangeDeleteOk(), no_wait=method.no_wait, durable=True)
 
 
@@ -153,7 +158,7 @@ def queue_purge(channel: Channel, method: spec.QueuePurge) -> None:
     channel.answer(spec.QueuePurgeOk(count), no_wait=method.no_wait, durable=queue.durable)
 
 
-def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
+def queue_delete(channel: Channel, method: spec.QueueDelete) -> Iterator[bool]:
     name = name_of_queue(channel, method.queue)
     channel.door.check(Operation.DELETE_QUEUE, queue=name)
     if name not in channel.vhost.queues:  # as in RabbitMQ, deleting a queue that does not exist succeeds
@@ -164,6 +169,8 @@ def queue_delete(channel: Channel, method: spec.QueueDelete) -> None:
     channel.cancels = cancels  # clients expect the answer before the cancellations that follow from it
     try:
         count = channel.broker.directory.delete_queue(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+        while queue in channel.vhost.unbinding.gone or queue.consumers:
+            yield WAIT
     finally:
         channel.cancels = None
     channel.answer(spec.QueueDeleteOk(count), no_wait=method.no_wait, durable=queue.durable)

@@ -410,10 +410,7 @@ class Reader:
         if handler is not None:
             self._call(channel, handler, method)
         elif isinstance(method, spec.ChannelClose):
-            channel.confirms.send()
-            channel.release()
-            channel.send(spec.ChannelCloseOk())
-            self._drop(channel)
+            self._connection.close_channel(channel)
         elif isinstance(method, spec.ChannelOpen):
             raise SyntaxFault(codes.CHANNEL_ERROR, f"second 'channel.open' seen on channel {channel.number}")
         elif isinstance(method, spec.ChannelCloseOk):
@@ -465,10 +462,10 @@ class Reader:
         """The broker has closed the channel: ignore everything but the methods that end it."""
         (index,) = METHOD_INDEX.unpack_from(payload.ljust(4, b"\0"))
         if index == spec.ChannelCloseOk.INDEX:
-            self._drop(channel)
+            self.drop(channel)
         elif index == spec.ChannelClose.INDEX:
             channel.send(spec.ChannelCloseOk())
-            self._drop(channel)
+            self.drop(channel)
 
     def _open_channel(self, number: int, payload: bytes) -> None:
         connection = self._connection
@@ -509,7 +506,8 @@ class Reader:
                 codes.COMMAND_INVALID, f"{method.NAME} on channel 0 in state {connection.state.name.lower()}"
             )
 
-    def _drop(self, channel: Channel) -> None:
+    def drop(self, channel: Channel) -> None:
+        """Forget a closed channel, whose number is free again."""
         self._connection.channels.pop(channel.number, None)
         self._last = None
 

@@ -183,7 +183,7 @@ class TestMemory:
 
             def _unindex(self, binding: object) -> None: ...
 
-        router = Router("/", {"x": Counting("x")}, cache_limit=3)
+        router = Router("/", {"x": Counting("x")}, {}, cache_limit=3)
         for key in "112233":
             router.route("x", key)
         assert calls == list("123")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from escrowmq.core.budget import CHANNEL, DELETED
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import (
     HEARTBEAT,
@@ -468,3 +471,121 @@ class TestLargeBodies:
         made.receive(client.port, large[:60_000])
         made.receive(client.port, large[60_000:cut] + b"".join(message(2, b"between")) + large[cut:])
         assert bodies(made) == [b"first", b"between", self.BODY]
+
+
+MANY = 1500
+ONE_TURN = 400
+"""More units of work than one turn spends on deletions."""
+
+
+def with_consumers(queue: str = "q") -> tuple[Server, SimClient]:
+    made, client = pair()
+    client.declare(1, queue)
+    client.send(1, *(spec.BasicConsume(queue, f"{number}", no_wait=True) for number in range(MANY)))
+    while made.broker.engine.turn.unfinished:
+        made.end_turn()
+    return made, client
+
+
+def turns_until(made: Server, left: Callable[[], int]) -> list[int]:
+    """End turns until nothing is left. Return by how much it became less in each of them."""
+    steps = []
+    while (before := left()) > 0:
+        made.end_one_turn()
+        steps.append(before - left())
+        assert len(steps) < MANY, "the rest is not done"
+    made.run_disk()
+    return steps
+
+
+@pytest.mark.rule("FAIR-1")
+class TestManyObjects:
+    def test_the_consumers_of_a_lost_connection_are_detached_in_several_turns_and_get_nothing(self) -> None:
+        made, client = with_consumers()
+        queue = made.broker.directory.vhost("/").queue("q")
+        other = SimClient(made)
+        other.open_channel(1)
+        made.lose(client.port)
+        assert queue.consumers
+        made.receive(other.port, b"".join(message(1, b"x") + message(1, b"y")))
+        steps = turns_until(made, lambda: len(queue.consumers))
+        assert len(steps) > 1
+        assert max(steps) <= ONE_TURN
+        assert bodies(made) == [b"x", b"y"]
+
+    def test_the_exclusive_queues_of_a_lost_connection_are_deleted_in_several_turns(self) -> None:
+        made, client = pair()
+        client.send(1, *(spec.QueueDeclare(f"{number}", exclusive=True, no_wait=True) for number in range(MANY)))
+        queues = made.broker.directory.vhost("/").queues
+        assert len(queues) == MANY
+        made.lose(client.port)
+        steps = turns_until(made, lambda: len(queues))
+        assert len(steps) > 1
+        assert max(steps) <= ONE_TURN // DELETED
+
+    def test_the_answer_to_close_comes_when_the_last_exclusive_queue_is_deleted(self) -> None:
+        made, client = pair()
+        client.send(1, *(spec.QueueDeclare(f"{number}", exclusive=True, no_wait=True) for number in range(MANY)))
+        client.send(0, spec.ConnectionClose(200, "bye", 0, 0))
+        client.collect()
+        queues = made.broker.directory.vhost("/").queues
+        assert queues
+        assert not client.inbox
+        turns_until(made, lambda: len(queues))
+        client.expect(0, spec.ConnectionCloseOk)
+        client.send(0, spec.ConnectionClose(200, "again", 0, 0))
+        client.expect(0, spec.ConnectionCloseOk)
+
+    def test_a_client_that_is_lost_while_it_waits_for_the_answer_to_close_gets_none(self) -> None:
+        made, client = pair()
+        client.send(1, *(spec.QueueDeclare(f"{number}", exclusive=True, no_wait=True) for number in range(MANY)))
+        client.send(0, spec.ConnectionClose(200, "bye", 0, 0))
+        made.lose(client.port)
+        turns_until(made, lambda: len(made.broker.directory.vhost("/").queues))
+        client.collect()
+        assert not client.inbox
+
+    def test_the_answer_to_channel_close_comes_when_the_last_consumer_is_detached(self) -> None:
+        made, client = with_consumers()
+        queue = made.broker.directory.vhost("/").queue("q")
+        client.send(1, spec.ChannelClose(200, "bye", 0, 0))
+        client.publish(1, "q", b"ignored, since the channel is closing")
+        client.collect()
+        assert not client.inbox
+        steps = turns_until(made, lambda: len(queue.consumers))
+        assert max(steps) <= ONE_TURN
+        client.expect(1, spec.ChannelCloseOk)
+        client.open_channel(1)
+        assert bodies(made) == []
+
+    def test_deliveries_of_a_channel_with_many_consumers_return(self) -> None:
+        made, client = with_consumers()
+        client.open_channel(2)
+        client.publish(2, "q", *(b"%d" % number for number in range(10)))
+        queue = made.broker.directory.vhost("/").queue("q")
+        assert queue.unsettled == 10
+        made.lose(client.port)
+        turns_until(made, lambda: len(queue.consumers))
+        turns_until(made, lambda: queue.unsettled)
+        assert bodies(made) == [b"%d" % number for number in range(10)]
+
+    def test_the_channels_of_a_lost_connection_end_in_several_turns(self) -> None:
+        made, client = pair()
+        for number in range(2, 300):
+            client.open_channel(number)
+        channels = made.broker.engine.channels
+        made.lose(client.port)
+        steps = turns_until(made, lambda: channels["guest"])
+        assert max(steps) <= ONE_TURN // CHANNEL
+        assert "guest" not in channels
+
+    def test_a_deleted_queue_cancels_its_consumers_in_several_turns_after_the_answer(self) -> None:
+        made, client = with_consumers()
+        queue = made.broker.directory.vhost("/").queue("q")
+        client.send(1, spec.QueueDelete("q"))
+        while queue.consumers:
+            made.end_one_turn()
+        made.end_turn()
+        made.run_disk()
+        client.expect(1, spec.QueueDeleteOk)
+        assert {client.expect(1, spec.BasicCancel).consumer_tag for _ in range(MANY)} == set(map(str, range(MANY)))

@@ -77,6 +77,10 @@ class PartitionedExchange(Exchange[Q]):
         """Return the name of the stream of a partition."""
         return f"{self.name}-{partition}"
 
+    def has_stream(self, queue: Q, partition: int) -> bool:
+        """Return whether `queue` is the stream of that partition."""
+        return partition < len(self.streams) and self.streams[partition] is queue
+
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         streams = self.streams
         if not streams:
@@ -105,7 +109,10 @@ class PartitionedExchange(Exchange[Q]):
         self.streams.append(stream)
 
     def _unindex(self, binding: Binding[Q]) -> None:
-        self.streams.remove(binding.destination)  # type: ignore[arg-type]
+        if self.streams[-1] is binding.destination:
+            self.streams.pop()
+        else:
+            self.streams.remove(binding.destination)  # type: ignore[arg-type]
 
 
 def partition_of(key: str, partitions: int) -> int:
