@@ -23,6 +23,7 @@ from escrowmq.core.queues.delayed import Delays
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.placing import WIDE, Placing
 from escrowmq.core.queues.redelivery import Redelivery
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.queues.removals import Removals
@@ -54,12 +55,13 @@ _MODIFY: Final = Disposition.MODIFIED
 
 
 class Receipt(NamedTuple):
-    """The result of a publish: the LSN up to which the log must be synced before the confirm (0: no wait), and the
-    refused bodies.
+    """The result of a publish: the LSN up to which the log must be synced before the confirm (0: no wait), the refused
+    bodies, and those parts of the publish that are not visible yet.
     """
 
     lsn: int = 0
     refused: tuple[int, ...] = ()
+    placings: tuple[Placing, ...] = ()
 
 
 _TRANSIENT: Final = Receipt()
@@ -147,8 +149,12 @@ class Engine:
             return admitted(found, envelope, content)
         return found
 
-    def publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
-        """Publish a run of messages to `queues`, outside any transaction."""
+    def publish(
+        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], *, divided: bool = False
+    ) -> Receipt:
+        """Publish a run of messages to `queues`, outside any transaction. If there are very many queues, a publish that
+        may be `divided` is placed in pieces.
+        """
         refuses = False
         for queue in queues:
             if queue.persists_all:
@@ -165,13 +171,14 @@ class Engine:
                     lambda i, takers: self._publish(envelope, [contents[i]], takers).lsn,
                 )
             )
-        return self._publish(envelope, contents, queues)
+        return self._publish(envelope, contents, queues, divided=divided)
 
-    def publish_each(self, publishes: Iterable[tuple[Envelope, list[bytes], Sequence[Queue]]]) -> int:
-        """Publish runs in order, each to its own queues, which do not refuse messages, outside any transaction. Return
-        the LSN up to which the log must be synced before the confirm (0: no wait).
+    def publish_each(self, publishes: Iterable[tuple[Envelope, list[bytes], Sequence[Queue]]]) -> Receipt:
+        """Publish runs in order, each to its own queues, which do not refuse messages, outside any transaction. Those
+        to very many queues are placed in pieces.
         """
         last = 0
+        placings: tuple[Placing, ...] = ()
         for envelope, contents, queues in publishes:
             if len(queues) == 1:
                 queue = queues[0]
@@ -179,8 +186,11 @@ class Engine:
                     envelope = envelope.lasting()
                 last = self._place(queue, envelope, contents) or last
             else:
-                last = self.publish(envelope, contents, queues).lsn or last
-        return self.log.end_lsn if last else 0
+                receipt = self.publish(envelope, contents, queues, divided=True)
+                last = receipt.lsn or last
+                if receipt.placings:
+                    placings += receipt.placings
+        return Receipt(self.log.end_lsn if last else 0, (), placings)
 
     def _place(self, queue: Queue, envelope: Envelope, contents: list[bytes]) -> int:
         """Publish a run to one queue. Return the LSN of its block, 0 if it is not in the log."""
@@ -197,7 +207,9 @@ class Engine:
         queue.enqueue(Run(envelope, 0, now, lsn), contents)
         return lsn
 
-    def _publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
+    def _publish(
+        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], *, divided: bool = False
+    ) -> Receipt:
         now, log = self.now, self.log
         if len(queues) == 1:
             return Receipt(log.end_lsn) if self._place(queues[0], envelope, contents) else _TRANSIENT
@@ -208,6 +220,10 @@ class Engine:
                 head = encode_targets(targets)
                 lsn = log.append(_PUBLISH, head, *encode_block(now, envelope, contents)) + len(head)
                 log.retain(lsn, len(contents) * len(targets))
+        if divided and len(queues) > WIDE:
+            placing = Placing(self, envelope, contents, queues, lsn)
+            self.left_over.begin(placing.steps())
+            return Receipt(log.end_lsn if lsn else 0, (), () if placing.done else (placing,))
         for queue in queues:
             queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
         return Receipt(log.end_lsn) if lsn else _TRANSIENT

@@ -358,6 +358,8 @@ class Queue:
         """Serve consumers and enforce limits before a client inspects or fetches entries, since this turn may have
         added some. Entries with a TTL of 0 that no consumer took expire here, too.
         """
+        if self.unsynced:
+            self.unseal(self._host.log.synced_lsn)  # a publish to many queues is placed in pieces
         if self.limited or self.consumers:
             self.dispatch(whole=True)
         if self.ttl_possible:

@@ -35,8 +35,9 @@ def publish_one_by_one(
         takers = [queue for queue in queues if not queue.refuses or queue.accepts(1, len(content))]
         if len(takers) < len(queues):
             refused.append(i)
+            taking = set(takers)
             for queue in queues:
-                if queue not in takers and queue.options.overflow == "reject-publish-dlx":
+                if queue not in taking and queue.options.overflow == "reject-publish-dlx":
                     lsn = max(lsn, _dead_letter(engine, queue, envelope, content))
         if takers:
             lsn = max(lsn, publish(i, takers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from escrowmq.core.messages.envelope import Envelope
@@ -13,6 +14,8 @@ from escrowmq.core.records.references import Target
 
 _U32: Final = struct.Struct("<I")
 _TARGET: Final = struct.Struct("<IQ")  # queue id, first position
+_TOGETHER: Final = 64
+_TARGETS: Final = struct.Struct("<" + _TOGETHER * _TARGET.format[1:])
 _SINGLE: Final = struct.Struct("<IIQIQII")  # one target, then the head of its block
 _SINGLE_BLOCK: Final = 4 + _TARGET.size  # offset of its block
 _LONE: Final = struct.Struct("<QIBI")  # head of a commit of one operation, head of the operation
@@ -32,7 +35,10 @@ def encode_targets(targets: Sequence[tuple[int, int]]) -> bytes:
     """Return the part of a PUBLISH record that precedes the block."""
     if len(targets) == 1:
         return b"\x01\x00\x00\x00" + _TARGET.pack(*targets[0])
-    return _U32.pack(len(targets)) + b"".join([_TARGET.pack(*target) for target in targets])
+    whole = len(targets) - len(targets) % _TOGETHER
+    parts = [_TARGETS.pack(*chain.from_iterable(targets[at : at + _TOGETHER])) for at in range(0, whole, _TOGETHER)]
+    parts += [_TARGET.pack(*target) for target in targets[whole:]]
+    return _U32.pack(len(targets)) + b"".join(parts)
 
 
 def encode_single(

@@ -390,8 +390,8 @@ class Directory:
 
     def purge(self, queue: Queue) -> int:
         """Remove all ready messages of `queue` and return their number. Unacknowledged messages stay."""
-        if queue.limited:
-            queue.dispatch(whole=True)
+        if queue.limited or queue.unsynced:
+            queue.refresh()
         count = queue.ready
         queue.change()
         self._engine.removals.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Final, Generic
+from operator import attrgetter
+from typing import Any, Final, Generic
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import Exchange, Q
 
 CACHE_LIMIT: Final = 65_536
+_name = attrgetter("name")
 
 
 class Router(Generic[Q]):
@@ -158,7 +160,7 @@ class Router(Generic[Q]):
             return keyless
         reached = [self._exchange(name)]
         seen: set[Q | Exchange[Q]] = {*reached}
-        queues: dict[str, Q] = {}
+        queues: set[Any] = set()
         cacheable, gone = not more_keys, self._gone
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
@@ -167,20 +169,21 @@ class Router(Generic[Q]):
                 matched = [*matched, *chain.from_iterable([exchange.match(key, headers) for key in more_keys])]
             if gone:
                 matched = [target for target in matched if target not in gone]
+            exchanges: Collection[Q | Exchange[Q]] = exchange.following
             if not matched:
                 alternate = self._alternate(exchange)
                 if alternate is not None:
-                    matched = (alternate,)
+                    matched = exchanges = (alternate,)
             self.steps += 1 + len(matched)
             new = set(matched)
             new -= seen  # a step of Python code for each of the others would take ten times as long
             seen |= new
-            for target in new:
-                if isinstance(target, Exchange):
-                    reached.append(target)
-                else:
-                    queues[target.name] = target
-        found = tuple([queues[queue] for queue in sorted(queues)])
+            if exchanges:
+                following: list[Any] = [target for target in new if target in exchanges]
+                reached += following
+                new.difference_update(following)
+            queues |= new
+        found: tuple[Q, ...] = tuple(sorted(queues, key=_name))
         if not any(exchange.reads_key or exchange.needs_headers for exchange in reached):
             self._keyless[name] = found
         elif cacheable:

@@ -14,10 +14,12 @@ from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
 from escrowmq.core.budget import CANCELLED, COPIES, PUBLISH, ROUTED
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.leftover import WAIT
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
+from escrowmq.core.queues.placing import RESERVED, WIDE
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.unsettled import Unsettled
 from escrowmq.core.topology.vhost import VirtualHost
@@ -37,6 +39,7 @@ from escrowmq.wire.outbox import Piece
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
+    from escrowmq.core.engine import Receipt
     from escrowmq.wire.amqp091.connection import Connection
     from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
     from escrowmq.wire.amqp091.method import Method
@@ -114,7 +117,10 @@ class Channel:
         """Publish a run of messages. Raises BrokerError for a fault that closes the channel (TX-6)."""
         self.resolve(form)
         envelope, queues = form.envelope, form.queues
-        self.broker.engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
+        if len(queues) > WIDE and self.branch is None:
+            self.broker.engine.requests.left -= len(queues) // RESERVED  # and each piece is charged when it is done
+        else:
+            self.broker.engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         if form.found.reply_to == REPLY_TO:
             envelope = self._with_reply_address(envelope)
         if self.branch is not None:
@@ -127,21 +133,32 @@ class Channel:
             if self.confirming:
                 self.confirms.add(len(contents), 0)
             return
-        receipt = self.broker.engine.publish(envelope, contents, queues)
-        if not self.confirming:
+        receipt = self.broker.engine.publish(envelope, contents, queues, divided=True)
+        if receipt.placings:
+            self.connection.await_rest(self, self._placed(receipt, len(contents)))
+        elif not self.confirming:
             return
-        if receipt.refused:
+        elif receipt.refused:
             self.confirms.add_some(len(contents), receipt.refused, receipt.lsn)
         else:
             self.confirms.add(len(contents), receipt.lsn)
+
+    def _placed(self, receipt: Receipt, count: int) -> Iterator[bool]:
+        """Confirm `count` publishes when they are in all of their queues. Until then the client is not read."""
+        while not all(placing.done for placing in receipt.placings):
+            yield WAIT
+        if self.confirming:
+            self.confirms.add(count, receipt.lsn)
 
     def publish_each(self, publishes: list[tuple[Envelope, list[bytes], Sequence[Queue]]], count: int) -> None:
         """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""
         if self.closing:
             return
-        lsn = self.broker.engine.publish_each(publishes)
-        if self.confirming:
-            self.confirms.add(count, lsn)
+        receipt = self.broker.engine.publish_each(publishes)
+        if receipt.placings:
+            self.connection.await_rest(self, self._placed(receipt, count))
+        elif self.confirming:
+            self.confirms.add(count, receipt.lsn)
 
     def resolve(self, form: Form) -> None:
         """Check the permission to publish and find the queues, unless both are known. Raises the same errors as

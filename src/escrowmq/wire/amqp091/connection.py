@@ -88,6 +88,10 @@ class Connection:
         self.finished = True
         self._host.stir(self)
 
+    def await_rest(self, channel: Channel, rest: Iterator[bool]) -> None:
+        """Read nothing more until `rest`, which belongs to a publish of `channel`, has come to its end."""
+        self._reader.await_rest(channel, rest)
+
     def resume(self) -> None:
         """Continue with the bytes that were held back during the login check, or while the connection was congested."""
         self._reader.resume()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.budget import METHOD, SETTLED, SETTLED_APART
@@ -50,6 +51,7 @@ _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enum
 
 # Methods without arguments, by their payload: one object of each suffices.
 _COMMIT: Final = spec.TxCommit()
+_PUBLISHED: Final = spec.BasicPublish()
 _BARE: Final[dict[bytes, Method]] = {
     method.encode(): method for method in (spec.TxSelect(), _COMMIT, spec.TxRollback())
 }
@@ -120,11 +122,11 @@ class Reader:
                 if not start:
                     return
             at = self._read_header(data) if connection.state is State.HEADER else start
-            if at >= 0 and connection.state is not State.HEADER:
+            if at >= 0 and connection.state is not State.HEADER and self._task is None:
                 at = self._read(data, at)
             if at < len(data) and connection.state is not State.CLOSED:
                 self._keep(data, at)
-                if self._requests.left <= 0 and self._partial is None:
+                if self._task is not None or (self._requests.left <= 0 and self._partial is None):
                     connection.carry_on()
             elif self._task is not None:
                 connection.carry_on()
@@ -457,6 +459,11 @@ class Reader:
     def _busy(self) -> bool:
         """Whether a method is not finished."""
         return self._task is not None
+
+    def await_rest(self, channel: Channel, rest: Iterator[bool]) -> None:
+        """Read nothing more until `rest`, which belongs to a publish of `channel`, has come to its end."""
+        before = self._task.rest if self._task is not None else ()
+        self._task = Task(channel, _PUBLISHED, chain(before, rest))
 
     def _method_on_closing(self, channel: Channel, payload: bytes) -> None:
         """The broker has closed the channel: ignore everything but the methods that end it."""

@@ -335,6 +335,62 @@ def test_publishes_to_many_queues_are_counted_by_queue() -> None:
     assert [named(made, f"q{i}").ready for i in range(100)] == [2000] * 100
 
 
+def with_many_queues() -> tuple[Server, SimClient]:
+    made, client = pair()
+    for i in range(1500):
+        client.send(
+            1, spec.QueueDeclare(f"q{i}", no_wait=True), spec.QueueBind(f"q{i}", "amq.fanout", "", no_wait=True)
+        )
+    return made, client
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_publish_to_very_many_queues_is_confirmed_when_it_is_in_all_of_them_and_nothing_is_read_before() -> None:
+    made, client = with_many_queues()
+    client.call(1, spec.ConfirmSelect(), spec.ConfirmSelectOk)
+    fanout = publish_frames(1, spec.BasicPublish("amq.fanout", ""), PERSISTENT, b"x")
+    behind = publish_frames(1, spec.BasicPublish("", "q0"), PERSISTENT, b"y")
+    made.receive(client.port, fanout + behind)
+    for _ in range(3):
+        assert 0 < sum(named(made, f"q{i}").ready for i in range(1500)) < 1500
+        assert named(made, "q0").ready == 1
+        made.end_one_turn()
+        client.collect()
+        assert not client.inbox
+    made.end_turn()
+    made.run_disk()
+    assert all(named(made, f"q{i}").ready for i in range(1500))
+    assert bodies(made, "q0") == [b"x", b"y"]
+    assert client.expect(1, spec.BasicAck).delivery_tag == 2
+
+
+def test_publishes_to_very_many_queues_one_after_the_other_keep_their_order() -> None:
+    made, client = with_many_queues()
+    keys = ("", "a", "a", "b")
+    messages = [
+        publish_frames(1, spec.BasicPublish("amq.fanout", key), PERSISTENT, b"%d" % i) for i, key in enumerate(keys)
+    ]
+    made.receive(client.port, b"".join(messages))
+    made.end_turn()
+    for name in ("q0", "q1499"):
+        assert bodies(made, name) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("way", ["lost", "closed"])
+def test_a_publish_to_very_many_queues_is_completed_without_its_client(way: str) -> None:
+    made, client = with_many_queues()
+    made.receive(client.port, publish_frames(1, spec.BasicPublish("amq.fanout", ""), PERSISTENT, b"x"))
+    if way == "lost":
+        made.lose(client.port)
+    else:
+        made.broker.directory.delete_queue(named(made, "q1499"))
+        client.port.endpoint.shut("closed by an operator")
+    while made.broker.engine.turn.unfinished:
+        made.end_turn()
+    left = [queue for queue in made.broker.directory.vhost("/").queues.values() if not queue.ready]
+    assert not left
+
+
 def test_bytes_that_arrive_behind_unfinished_work_are_handled_behind_it() -> None:
     made, client = pair()
     arrive(client, *[spec.QueueDeclare(f"q{i}", no_wait=True) for i in range(500)])

@@ -200,7 +200,7 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
     engine = connection.engine
     engine.requests.left -= len(parts) // 4
     first = stream.next_position
-    lsn = engine.publish_each((envelope_of(topic.name, tag), contents, (stream,)) for tag, contents in runs)
+    lsn = engine.publish_each((envelope_of(topic.name, tag), contents, (stream,)) for tag, contents in runs).lsn
     key = properties.value_of(parts[0].properties, properties.UNIQUE_KEY) or ""
     return _sent(connection, stream, partition, first, key, lsn)
 
