@@ -60,9 +60,12 @@ class TopicAdmin:
         limits = {"x-max-age": max_age, "x-max-length-bytes": max_bytes}
         arguments = {argument: value for argument, value in limits.items() if value is not None}
         place = self._vhost(vhost)
+        streams = await self._pieces.result(self._topics.new_streams(place, name, partitions, message_type, arguments))
         return self._row(
             await self._process.durably(
-                lambda: self._topics.declare(place, name, partitions, message_type, arguments=arguments)
+                lambda: self._topics.declare(
+                    place, name, partitions, message_type, arguments=arguments, streams=streams
+                )
             )
         )
 

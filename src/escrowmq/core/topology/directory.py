@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from escrowmq.core.access.permissions import Entry as AccessEntry
 from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
-from escrowmq.core.budget import CANCELLED, DELETED, Budget
+from escrowmq.core.budget import CANCELLED, DECLARED, DELETED, Budget
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues import delayed, host
@@ -24,11 +24,12 @@ from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.topology.arguments.queue import QueueOptions, queue_options
 from escrowmq.core.topology.equivalence import check_queue_equivalent
-from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange
+from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding
 from escrowmq.core.topology.exchanges.partitioned import PARTITIONS_ARGUMENT, PartitionedExchange
-from escrowmq.core.topology.partitions import check_new_streams, check_not_partition, stream_arguments
+from escrowmq.core.topology.fields import binding_fields, exchange_fields, queue_fields, topology_records
+from escrowmq.core.topology.partitions import NewStream, check_new_streams, check_not_partition, stream_arguments
 from escrowmq.core.topology.unbinding import Removal
-from escrowmq.core.topology.vhost import PREDECLARED, VirtualHost
+from escrowmq.core.topology.vhost import VirtualHost
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Random
@@ -125,13 +126,68 @@ class Directory:
 
     # -- exchanges and bindings
 
-    def declare_exchange(self, vhost: VirtualHost[Queue], name: str, kind: str, **flags: Any) -> None:
+    def new_streams(
+        self, vhost: VirtualHost[Queue], name: str, kind: str, arguments: Mapping[str, object]
+    ) -> Generator[None, None, list[NewStream]]:
+        """Make the streams that `declare_exchange` will need for a topic, and yield whenever the turn's budget is used
+        up. There are none if the exchange is no topic or the declaration will be refused.
+        """
+        made: list[NewStream] = []
+        if kind != PartitionedExchange.kind or self._engine.scarcity:
+            return made
+        requests, existing = self._engine.requests, vhost.exchanges.get(name)
+        try:
+            wanted = PartitionedExchange[Queue](name, durable=True, arguments=arguments)
+            exchange = existing if isinstance(existing, PartitionedExchange) else wanted
+            missing = check_new_streams(vhost, exchange, wanted.wanted, self.access)
+            declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
+            for partition in missing:
+                options = made[-1].queue.options if made else None  # all of them have the same
+                made.append(self._new_stream(vhost, exchange, partition, declaration, options))
+                requests.left -= DECLARED
+                if requests.left <= 0:
+                    yield
+        except BrokerError:
+            return made
+        except GeneratorExit:
+            for stream in made:
+                stream.queue.retire()
+            raise
+        return made
+
+    def _new_stream(
+        self,
+        vhost: VirtualHost[Queue],
+        exchange: PartitionedExchange[Queue],
+        partition: int,
+        declaration: Declaration,
+        options: QueueOptions | None,
+    ) -> NewStream:
+        queue = self._make_queue(vhost, exchange.stream_name(partition), self._next_queue, declaration, None, options)
+        self._next_queue += 1
+        binding = Binding(exchange, queue, str(partition), NO_ARGUMENTS)
+        declared, bound = encode_change(**queue_fields(queue)), encode_change(**binding_fields(vhost.name, binding))
+        return NewStream(queue, declared, bound)
+
+    def declare_exchange(
+        self, vhost: VirtualHost[Queue], name: str, kind: str, *, streams: Sequence[NewStream] = (), **flags: Any
+    ) -> None:
         """Keyword arguments and errors are those of `VirtualHost.declare_exchange`. A topic gets its streams, and more
-        of them if it has fewer than are wanted now.
+        of them if it has fewer than are wanted now. Those of `streams` that fit are used, and the others forgotten.
 
         Raises LIMIT_EXCEEDED, too, for a new exchange while memory or disk space is scarce, and PRECONDITION_FAILED if
         the streams of a topic cannot be declared.
         """
+        try:
+            self._declare_exchange(vhost, name, kind, streams, flags)
+        finally:
+            for stream in streams:
+                if vhost.queues.get(stream.queue.name) is not stream.queue:
+                    stream.queue.retire()
+
+    def _declare_exchange(
+        self, vhost: VirtualHost[Queue], name: str, kind: str, streams: Sequence[NewStream], flags: dict[str, Any]
+    ) -> None:
         if name not in vhost.exchanges and not flags.get("passive"):
             check_growth(self._engine.scarcity, f"exchange '{name}' in vhost '{vhost.name}'")
             if kind == PartitionedExchange.kind:
@@ -139,14 +195,17 @@ class Directory:
                 check_new_streams(vhost, new, new.wanted, self.access)
         exchange = vhost.declare_exchange(name, kind, **flags)
         if exchange is not None and exchange.durable:
-            self._record(Kind.EXCHANGE_DECLARED, **_exchange_fields(vhost.name, exchange))
+            self._record(Kind.EXCHANGE_DECLARED, **exchange_fields(vhost.name, exchange))
         found = vhost.exchanges[name]
         if isinstance(found, PartitionedExchange) and not flags.get("passive"):
             given = flags.get("arguments", NO_ARGUMENTS)
             if exchange is not None or PARTITIONS_ARGUMENT in given:
-                self._add_streams(vhost, found, PartitionedExchange[Queue](name, **_without_passive(flags)).wanted)
+                wanted = PartitionedExchange[Queue](name, **_without_passive(flags)).wanted
+                self._add_streams(vhost, found, wanted, {stream.queue.name: stream for stream in streams})
 
-    def _add_streams(self, vhost: VirtualHost[Queue], exchange: PartitionedExchange[Queue], wanted: int) -> None:
+    def _add_streams(
+        self, vhost: VirtualHost[Queue], exchange: PartitionedExchange[Queue], wanted: int, made: dict[str, NewStream]
+    ) -> None:
         """Declare and bind the streams that a topic needs to have `wanted` partitions. They become durable in one step,
         since everything that one call appends to the log is in one frame.
         """
@@ -154,11 +213,17 @@ class Directory:
         if missing:
             check_growth(self._engine.scarcity, f"partitions of topic '{exchange.name}' in vhost '{vhost.name}'")
         declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
-        options: QueueOptions | None = None  # of all streams
         for partition in missing:
-            stream = self._new_queue(vhost, exchange.stream_name(partition), declaration, None, options)
-            options = stream.options
-            self.bind_queue(vhost, exchange.name, stream.name, str(partition))
+            stream = made.pop(exchange.stream_name(partition), None)
+            if stream is None or stream.queue.arguments != declaration.arguments:
+                stream = self._new_stream(vhost, exchange, partition, declaration, None)
+            queue = stream.queue
+            vhost.add_queue(queue)
+            vhost.bind_queue(exchange.name, queue.name, str(partition))
+            self._engine.log.append(Kind.QUEUE_DECLARED, stream.declared)
+            self._engine.log.append(Kind.BOUND, stream.bound)
+            if self._engine.uncaptured is not None:
+                self._engine.uncaptured[queue] = None
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
         """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it. Many bindings are
@@ -256,23 +321,13 @@ class Directory:
         self.access.check_queues(vhost.name, name, len(vhost.queues))
         if not generated:
             vhost.check_queue_name(name)
-        queue = self._new_queue(vhost, name, declaration, session if declaration.exclusive else None)
+        queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
+        self._next_queue += 1
+        vhost.add_queue(queue)
         if declaration.exclusive:
             session.exclusive[queue] = None
-        return queue
-
-    def _new_queue(
-        self,
-        vhost: VirtualHost[Queue],
-        name: str,
-        declaration: Declaration,
-        owner: Session | None,
-        options: QueueOptions | None = None,
-    ) -> Queue:
-        queue = self._make_queue(vhost, name, self._next_queue, declaration, owner, options)
-        self._next_queue += 1
         if queue.durable:
-            self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+            self._record(Kind.QUEUE_DECLARED, **queue_fields(queue))
             if self._engine.uncaptured is not None:
                 self._engine.uncaptured[queue] = None
         return queue
@@ -306,7 +361,6 @@ class Directory:
             owner=owner,
         )
         queue.admits = filter_of(arguments, self._engine.admissions)
-        vhost.add_queue(queue)
         return queue
 
     def make_hidden_queue(self, vhost: VirtualHost[Queue], name: str, purpose: str) -> Queue:
@@ -314,7 +368,7 @@ class Directory:
         check_growth(self._engine.scarcity, f"the queue for {purpose} in vhost '{vhost.name}'")
         queue = vhost.hidden[name] = self.hidden[name](vhost, self._next_queue)
         self._next_queue += 1
-        self._record(Kind.QUEUE_DECLARED, **_queue_fields(queue))
+        self._record(Kind.QUEUE_DECLARED, **queue_fields(queue))
         if self._engine.uncaptured is not None:
             self._engine.uncaptured[queue] = None
         return queue
@@ -419,14 +473,14 @@ class Directory:
 
     def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
         if binding is not None and binding.durable:
-            self._record(Kind.BOUND, **_binding_fields(vhost.name, binding))
+            self._record(Kind.BOUND, **binding_fields(vhost.name, binding))
 
     def _record_unbinding(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
         """Record the removal of a binding, the first one of `removal`, and of others because of it."""
         self._note_removal(vhost, removal)
         for binding in removal.bindings[:1]:
             if binding.durable and binding.source not in removal.exchanges:
-                self._record(Kind.UNBOUND, **_binding_fields(vhost.name, binding))
+                self._record(Kind.UNBOUND, **binding_fields(vhost.name, binding))
 
     def _note_removal(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
         """Record that exchanges were deleted, which implies their bindings, and let the rest of the bindings follow."""
@@ -477,7 +531,7 @@ class Directory:
         access = list(map(set_record, self.access.entries()))
         exchanges = [(vhost.name, list(vhost.exchanges.values())) for vhost in self.vhosts.values()]
         bindings = [(vhost.name, list(vhost.bindings())) for vhost in self.vhosts.values()]
-        return chain(access, _topology_records(exchanges, queues, bindings))
+        return chain(access, topology_records(exchanges, queues, bindings))
 
     def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
         """Apply a record of this kind at recovery."""
@@ -509,7 +563,7 @@ class Directory:
                     vhost.hidden[fields["name"]] = self.hidden[fields["name"]](vhost, ident)
                     return
                 declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
-                self._make_queue(vhost, fields["name"], ident, declaration, None)
+                vhost.add_queue(self._make_queue(vhost, fields["name"], ident, declaration, None))
             case Kind.QUEUE_DELETED:
                 vhost.remove_queue(fields["name"])
             case Kind.BOUND:
@@ -533,53 +587,3 @@ class Directory:
 
 def _without_passive(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if name != "passive"}
-
-
-def _topology_records(
-    exchanges: list[tuple[str, list[Exchange[Queue]]]],
-    queues: Iterable[Queue],
-    bindings: list[tuple[str, list[Binding[Queue]]]],
-) -> Iterator[tuple[Kind, dict[str, Any]]]:
-    for vhost, some in exchanges:
-        for exchange in some:
-            if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
-                yield Kind.EXCHANGE_DECLARED, _exchange_fields(vhost, exchange)
-    for queue in queues:
-        yield Kind.QUEUE_DECLARED, _queue_fields(queue)
-    for vhost, found in bindings:
-        for binding in found:
-            if binding.durable:
-                yield Kind.BOUND, _binding_fields(vhost, binding)
-
-
-def _exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:
-    return {
-        "vhost": vhost,
-        "name": exchange.name,
-        "kind": exchange.kind,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": dict(exchange.arguments),
-    }
-
-
-def _queue_fields(queue: Queue) -> dict[str, Any]:
-    return {
-        "vhost": queue.vhost,
-        "id": queue.ident,
-        "name": queue.name,
-        "auto_delete": queue.auto_delete,
-        "arguments": dict(queue.arguments),
-    }
-
-
-def _binding_fields(vhost: str, binding: Binding[Queue]) -> dict[str, Any]:
-    return {
-        "vhost": vhost,
-        "source": binding.source.name,
-        "destination": binding.destination.name,
-        "to_exchange": binding.to_exchange,
-        "key": binding.routing_key,
-        "arguments": dict(binding.arguments),
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.arguments.queue import TYPE_ARGUMENT, queue_options
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 RETENTION: Final = ("x-max-age", "x-max-length-bytes")
 """Arguments of a topic that its streams get."""
+
+
+class NewStream(NamedTuple):
+    """A stream that is not declared yet, with the records of its declaration and of its binding to its topic."""
+
+    queue: Queue
+    declared: bytes
+    bound: bytes
 
 
 def stream_arguments(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.stream import StreamQueue
     from escrowmq.core.topology.directory import Directory
+    from escrowmq.core.topology.partitions import NewStream
     from escrowmq.core.topology.vhost import VirtualHost
 
 
@@ -63,8 +64,11 @@ class Topics:
         message_type: str = MESSAGE_TYPES[0],
         *,
         arguments: Mapping[str, object] = NO_ARGUMENTS,
+        streams: Sequence[NewStream] = (),
     ) -> Topic:
         """Return the topic. It is made if it does not exist, and grows if it has fewer partitions. It never shrinks.
+
+        `streams` are those that `new_streams` has made, if any.
 
         `arguments` may have `x-max-age` and `x-max-length-bytes` for its streams. Raises PRECONDITION_FAILED if an
         exchange of that name is another one or has another message type, if a queue has the name of a stream, or if
@@ -77,11 +81,22 @@ class Topics:
                 f"topic '{name}' in vhost '{vhost.name}' has type {existing.message_type}, which cannot be changed; "
                 "delete it first",
             )
-        wanted = {PARTITIONS_ARGUMENT: partitions, MESSAGE_TYPE_ARGUMENT: message_type, **arguments}
-        self._directory.declare_exchange(vhost, name, KIND, durable=True, arguments=wanted)
+        wanted = _arguments(partitions, message_type, arguments)
+        self._directory.declare_exchange(vhost, name, KIND, streams=streams, durable=True, arguments=wanted)
         found = self.find(vhost, name)
         assert found is not None
         return found
+
+    def new_streams(
+        self,
+        vhost: VirtualHost[Queue],
+        name: str,
+        partitions: int,
+        message_type: str,
+        arguments: Mapping[str, object],
+    ) -> Generator[None, None, list[NewStream]]:
+        """Make the streams that `declare` will need, in pieces; see `Directory.new_streams`."""
+        return self._directory.new_streams(vhost, name, KIND, _arguments(partitions, message_type, arguments))
 
     def find(self, vhost: VirtualHost[Queue], name: str) -> Topic | None:
         """Return the topic of that name, or None."""
@@ -117,3 +132,7 @@ class Topics:
         """Delete a topic with its streams, if it exists."""
         if self.find(vhost, name) is not None:
             self._directory.delete_exchange(vhost, name)
+
+
+def _arguments(partitions: int, message_type: str, arguments: Mapping[str, object]) -> dict[str, object]:
+    return {PARTITIONS_ARGUMENT: partitions, MESSAGE_TYPE_ARGUMENT: message_type, **arguments}

@@ -18,6 +18,7 @@ from escrowmq.wire.amqp091.properties import REPLY_TO
 
 if TYPE_CHECKING:
     from escrowmq.core.access.owned import Owned
+    from escrowmq.core.topology.partitions import NewStream
     from escrowmq.wire.amqp091.channel import Channel
 
 
@@ -48,7 +49,7 @@ def name_of_queue(channel: Channel, name: str) -> str:
     return name
 
 
-def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
+def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> Iterator[bool | None]:
     exchange = _in_one_line(method.exchange)
     if not method.passive:
         if method.type not in KINDS:
@@ -57,10 +58,15 @@ def exchange_declare(channel: Channel, method: spec.ExchangeDeclare) -> None:
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
             channel.door.check(Operation.SET_ALTERNATE, exchange=exchange, alternate=alternate)
-    channel.broker.directory.declare_exchange(
+    directory = channel.broker.directory
+    streams: list[NewStream] = []
+    if not method.passive:
+        streams = yield from directory.new_streams(channel.vhost, exchange, method.type, method.arguments)
+    directory.declare_exchange(
         channel.vhost,
         exchange,
         method.type,
+        streams=streams,
         durable=method.durable,
         auto_delete=method.auto_delete,
         internal=method.internal,

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from escrowmq.core.budget import DECLARED, TURN
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.partitions import NewStream
 from escrowmq.core.topology.topics import Topic
 from tests.unit.core.site import Site
 
@@ -246,3 +248,63 @@ class TestStreamsById:
         for ident in (topic.streams[1].ident, 1 << 40, 0):
             topics.of_stream(site.vhost, ident, budget)
         assert budget.left == left
+
+
+@pytest.mark.rule("FAIR-1")
+class TestManyPartitions:
+    def made(self, site: Site, partitions: int, **arguments: object) -> tuple[list[NewStream], list[int]]:
+        """Return the streams that were made, and how many more there were in each turn."""
+        before, steps = site.broker.directory.counters()["next_queue"], []
+        work = site.broker.topics.new_streams(site.vhost, "t", partitions, "normal", arguments)
+        site.broker.engine.requests.renew()
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                return ended.value, steps
+            now = site.broker.directory.counters()["next_queue"]
+            steps.append(now - before)
+            before = now
+            site.broker.engine.requests.renew()
+
+    def test_its_streams_are_made_a_bounded_number_in_a_turn_and_declared_together(self, site: Site) -> None:
+        streams, steps = self.made(site, 300)
+        assert len(steps) > 1
+        assert max(steps) <= TURN // DECLARED + 1
+        assert not site.vhost.queues
+        topic = site.broker.topics.declare(site.vhost, "t", 300, streams=streams)
+        assert topic.streams == [stream.queue for stream in streams]
+        site.publish("k", b"x", exchange="t")
+        site.sync()
+        again = started(site.restart())
+        assert [stream.name for stream in found(again).streams] == [stream.name for stream in topic.streams]
+        assert sum(stream.ready for stream in found(again).streams) == 1
+
+    def test_those_that_do_not_fit_any_more_are_forgotten(self, site: Site) -> None:
+        streams, _ = self.made(site, 3, **{"x-max-age": "1h"})
+        deadlines = site.broker.engine.next_deadline()
+        assert deadlines is not None
+        declare(site, 2)
+        topic = site.broker.topics.declare(site.vhost, "t", 3, streams=streams)
+        assert len(topic.streams) == 3
+        assert not {stream.queue for stream in streams} & set(topic.streams)
+        assert all(stream.queue.deleted for stream in streams)
+
+    def test_those_of_a_refused_declaration_or_a_lost_client_are_forgotten(self, site: Site) -> None:
+        streams, _ = self.made(site, 3, **{"x-max-age": "1h"})
+        with pytest.raises(BrokerError, match="must be durable"):
+            site.broker.directory.declare_exchange(site.vhost, "t", "x-partitioned", streams=streams)
+        assert all(stream.queue.deleted for stream in streams)
+        site.broker.engine.requests.left = 0
+        work = site.broker.topics.new_streams(site.vhost, "t", 3, "normal", {"x-max-age": "1h"})
+        next(work)
+        work.close()
+        site.after(5000)
+        assert site.broker.engine.next_deadline() is None
+
+    def test_none_are_made_for_a_declaration_that_will_be_refused(self, site: Site) -> None:
+        assert self.made(site, 5000)[0] == []
+        site.queue("t-1")
+        assert self.made(site, 3)[0] == []
+        site.broker.engine.scarcity = "low on disk"
+        assert self.made(site, 1)[0] == []

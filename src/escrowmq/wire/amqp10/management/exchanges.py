@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp10.management.fields import Fields, checked_name, sent
@@ -14,7 +16,7 @@ def declare(request: ManagementRequest) -> Response:
     name = checked_name(request.name(), "exchange")
     fields = Fields(request, "exchange")
     kind = fields.text("type", "direct")
-    flags = {
+    flags: dict[str, Any] = {
         "durable": fields.flag("durable", True),
         "auto_delete": fields.flag("auto_delete", False),
         "internal": fields.flag("internal", False),
