@@ -98,6 +98,10 @@ class VhostAdmin:
             yield
 
     def _deleting_queues(self, name: str) -> Generator[None, None, None]:
+        for topic in self._broker.topics.all(self._broker.directory.vhost(name)):
+            self._process.begin()
+            self._broker.topics.delete(self._broker.directory.vhost(name), topic.name)
+            yield
         for queue in list(self._broker.directory.vhost(name).queues.values()):
             if not queue.deleted:
                 self._process.begin()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.budget import HEADERS, STEPS, Budget
@@ -122,9 +122,16 @@ class Engine:
         on disk. Messages that are already in memory stay there, since they are delivered next.
         """
         self.resident_limit = min(TIGHT_LIMIT, self._roomy_limit) if on else self._roomy_limit
-        for vhost in self._vhosts.values():
-            for queue in vhost.queues.values():
+        self.left_over.begin(self._limiting_memory([vhost.queues for vhost in self._vhosts.values()]))
+
+    def _limiting_memory(self, queues: list[dict[str, Queue]]) -> Iterator[None]:
+        """Set the memory limit of all queues, in pieces. Queues that are made meanwhile have it from the beginning."""
+        while queues:
+            for queue in list(queues.pop().values()):
                 queue.limit_memory(self.resident_limit)
+                self.requests.left -= 1
+                if self.requests.left <= 0:
+                    yield
 
     # -- publishing
 

@@ -61,6 +61,15 @@ def test_the_queues_of_a_virtual_host_are_deleted_in_pieces_before_it() -> None:
     assert bench.process.turns == 40
 
 
+def test_a_virtual_host_is_deleted_with_its_topics() -> None:
+    bench = Bench()
+    broker = bench.server.broker
+    broker.directory.add_vhost("gone")
+    broker.topics.declare(broker.directory.vhost("gone"), "t", 3)
+    perform(bench.operations, "vhost.delete", name="gone")
+    assert "gone" not in bench.vhosts
+
+
 def test_connections_of_a_deleted_virtual_host_are_closed_also_those_that_come_meanwhile() -> None:
     bench = Bench()
     perform(bench.operations, "vhost.add", name="orders")

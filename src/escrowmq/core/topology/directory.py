@@ -108,6 +108,14 @@ class Directory:
             self._delete_queue(queue)
         del self.vhosts[name]
         self.record_access_removed(self.access.remove_vhost(name))
+        self._engine.left_over.begin(self._dismantling(vhost))
+
+    def _dismantling(self, vhost: VirtualHost[Queue]) -> Iterator[None]:
+        """Free the memory of a deleted virtual host's exchanges and bindings, in pieces."""
+        for cost in vhost.unbinding.dismantle():
+            self._engine.requests.left -= cost
+            if self._engine.requests.left <= 0:
+                yield
 
     # -- access
 

@@ -7,7 +7,7 @@ ignore the bindings that are left of it. An exchange that is deleted automatical
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias
 
@@ -119,3 +119,15 @@ class Unbinding(Generic[Q]):
                     self._changed()  # routes no longer depend on attributes of such bindings
         removed, self._removed = self._removed, []
         return Removal(tuple(bindings), tuple(removed))
+
+    def dismantle(self) -> Iterator[int]:
+        """Delete all exchanges with their bindings, since their virtual host was deleted. Yield the cost of each piece
+        in units of the turn's budget.
+        """
+        for exchange in list(self._exchanges.values()):
+            if self._exchanges.get(exchange.name) is exchange:
+                self.delete_exchange(exchange)
+            yield 1
+            while self:
+                self.piece()
+                yield self.most

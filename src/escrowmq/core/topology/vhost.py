@@ -36,13 +36,27 @@ class VirtualHost(Generic[Q]):
     name, such as the one for delayed messages. `unbinding` removes the bindings of deleted queues and exchanges.
     """
 
-    __slots__ = ("_inbound", "_names", "_router", "exchanges", "hidden", "name", "queues", "route", "unbinding")
+    __slots__ = (
+        "_former",
+        "_inbound",
+        "_names",
+        "_new_names",
+        "_router",
+        "exchanges",
+        "hidden",
+        "name",
+        "queues",
+        "route",
+        "unbinding",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queues: dict[str, Q] = {}
         self.hidden: dict[str, Q] = {}
         self._names: list[str] | None = None  # of the queues, in order
+        self._former: list[str] = []  # those of an earlier time
+        self._new_names: dict[str, None] = {}  # of the queues that were added since
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
             self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
@@ -119,7 +133,12 @@ class VirtualHost(Generic[Q]):
     def queue_names(self) -> list[str]:
         """The names of all queues in order. The list does not change; it is made anew after the queues have changed."""
         if self._names is None:
-            self._names = sorted(self.queues)
+            new = self._new_names
+            names = [name for name in self._former if name not in new and name in self.queues]
+            names += [name for name in new if name in self.queues]
+            names.sort()  # which takes few steps, since most of them are in order already
+            self._names = self._former = names
+            self._new_names = {}
         return self._names
 
     def bindings(self) -> Iterator[Binding[Q]]:
@@ -211,6 +230,7 @@ class VirtualHost(Generic[Q]):
         """Add a queue and bind it to the default exchange. The caller has checked that the name is free."""
         self.queues[queue.name] = queue
         self._names = None
+        self._new_names[queue.name] = None
         self._router.queue_changed(queue.name)
 
     def remove_queue(self, name: str) -> Removal[Q]:
@@ -220,6 +240,7 @@ class VirtualHost(Generic[Q]):
         queue = self.queue(name)
         del self.queues[name]
         self._names = None
+        self._new_names.pop(name, None)
         if not self.unbinding.delete_queue(queue):
             self._router.queue_changed(name)
             return Removal()

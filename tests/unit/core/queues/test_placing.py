@@ -94,7 +94,7 @@ def test_a_client_that_asks_finds_the_message_in_each_queue_at_once(fanout: Fano
 def test_consumers_get_each_message_once(fanout: Fanout) -> None:
     sink = Sink()
     for queue in fanout.queues:
-        fanout.engine.subscribe(queue, sink, auto_settle=True)
+        fanout.site.consume(queue, sink, auto_settle=True)
     fanout.publish(b"x")
     fanout.finish()
     assert len({consumer.queue for consumer, _ in sink.got}) == len(sink.got) == QUEUES

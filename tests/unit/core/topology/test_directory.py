@@ -210,6 +210,19 @@ class TestManyObjects:
         site.sync()
         assert "x" not in Site(site.storage).vhost.exchanges
 
+    def test_the_bindings_of_a_deleted_virtual_host_are_freed_in_several_turns(self, site: Site) -> None:
+        vhost = site.vhost
+        for number in range(1500):
+            site.broker.directory.bind_exchange(vhost, "amq.direct", "amq.fanout", f"{number}")
+        bindings = vhost.exchanges["amq.direct"].bindings
+        site.broker.directory.delete_vhost("/")
+        left = [1500, len(bindings)]
+        while site.broker.engine.turn.unfinished:
+            site.broker.engine.turn.end()
+            left.append(len(bindings))
+        assert left[-1] == 0
+        assert max(before - after for before, after in itertools.pairwise(left)) <= TURN + vhost.unbinding.most
+
     def test_a_stream_of_a_topic_is_recognised_among_queues_of_similar_names(self, site: Site) -> None:
         directory, vhost = site.broker.directory, site.vhost
         site.broker.topics.declare(vhost, "t", 2)

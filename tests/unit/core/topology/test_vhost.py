@@ -285,6 +285,16 @@ class TestQueues:
         assert refusal(lambda: vhost.queue("p")) == missing
         assert refusal(lambda: vhost.remove_queue("p")) == missing
 
+    def test_the_names_of_queues_are_in_order_after_each_change(self, vhost: Host) -> None:
+        for name in ("z", "a", "m"):
+            vhost.add_queue(NamedQueue(name))
+            assert vhost.queue_names() == sorted(vhost.queues)
+        first = vhost.queue_names()
+        vhost.remove_queue("m")
+        vhost.add_queue(NamedQueue("n"))
+        assert vhost.queue_names() == ["a", "n", "q", "z"]
+        assert first == ["a", "m", "q", "z"]
+
     def test_a_queue_is_removed_with_its_bindings(self, vhost: Host) -> None:
         vhost.add_queue(NamedQueue("p"))
         for queue in ("q", "p"):

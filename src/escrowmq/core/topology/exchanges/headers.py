@@ -71,8 +71,12 @@ class HeadersExchange(Exchange[Q]):
         for name, value in seen.items():
             candidates |= self._by_field.get((name, value), _NONE)
             candidates |= self._by_field.get((name, _PRESENT), _NONE)
-        found = [self._patterns[key] for key in candidates]
-        return [destination for pattern, destination in found if pattern.matches(seen)]
+        found: dict[Q | Exchange[Q], None] = {}
+        for key in candidates:
+            pattern, destination = self._patterns[key]
+            if destination not in found and pattern.matches(seen):
+                found[destination] = None
+        return found
 
     def _index(self, binding: Binding[Q]) -> None:
         pattern = _pattern(binding.arguments)
