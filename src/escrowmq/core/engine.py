@@ -23,7 +23,7 @@ from escrowmq.core.queues.delayed import Delays
 from escrowmq.core.queues.delivery_log import Deliveries
 from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
-from escrowmq.core.queues.placing import WIDE, Placing
+from escrowmq.core.queues.placing import WIDE, GradualPublish
 from escrowmq.core.queues.redelivery import Redelivery
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.queues.removals import Removals
@@ -61,7 +61,7 @@ class Receipt(NamedTuple):
 
     lsn: int = 0
     refused: tuple[int, ...] = ()
-    placings: tuple[Placing, ...] = ()
+    placings: tuple[GradualPublish, ...] = ()
 
 
 _TRANSIENT: Final = Receipt()
@@ -185,7 +185,7 @@ class Engine:
         to very many queues are placed in pieces.
         """
         last = 0
-        placings: tuple[Placing, ...] = ()
+        placings: tuple[GradualPublish, ...] = ()
         for envelope, contents, queues in publishes:
             if len(queues) == 1:
                 queue = queues[0]
@@ -228,7 +228,7 @@ class Engine:
                 lsn = log.append(_PUBLISH, head, *encode_block(now, envelope, contents)) + len(head)
                 log.retain(lsn, len(contents) * len(targets))
         if divided and len(queues) > WIDE:
-            placing = Placing(self, envelope, contents, queues, lsn)
+            placing = GradualPublish(self, envelope, contents, queues, lsn)
             self.left_over.begin(placing.steps())
             return Receipt(log.end_lsn if lsn else 0, (), () if placing.done else (placing,))
         for queue in queues:

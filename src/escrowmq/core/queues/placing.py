@@ -36,7 +36,7 @@ class Host(Protocol):
         ...
 
 
-class Placing:
+class GradualPublish:
     """A run that has its places in `queues`. It is `done` when all of it is visible."""
 
     __slots__ = ("_host", "_queues", "done")
