@@ -13,6 +13,7 @@ from bench.half_pending import HalfPending
 from bench.held import HeldDeliveries, published, received
 from bench.idle import LoneMessage
 from bench.large_requests import LARGE_REQUESTS
+from bench.many_objects import MANY_OBJECTS
 from bench.measure import MeasureError, Measurement
 from bench.models import Models
 from bench.neighbours import NEIGHBOURS
@@ -133,6 +134,7 @@ SCENARIOS: dict[str, Scenario] = {
         DeadLetters(),
         *STALLS,
         *LARGE_REQUESTS,
+        *MANY_OBJECTS,
         *NEIGHBOURS,
         JournalAudit(),
     )

@@ -1,0 +1,79 @@
+"""Stalls by single events that concern very many queues, bindings or consumers."""
+
+from __future__ import annotations
+
+import time
+
+from bench.brokers import Broker
+from bench.scenario import Settings
+from bench.stalls import Stalls, channel_of
+from escrowmq.perf.amqp091 import frames
+from escrowmq.perf.amqp091.connection import Connection
+from escrowmq.perf.amqp091.content import body_frames, properties, publish_head
+from escrowmq.perf.messages import LoadMessage
+
+_OBJECTS = 10_000
+_PARTITIONS = 1024
+_EXCLUSIVE = b"\x04"
+_DURABLE = b"\x02"
+_LOSS_SECONDS = 1.0
+
+
+class ManyObjects(Stalls):
+    """Connections with very many objects are lost, a queue with very many bindings is deleted, and so on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stalls-objects",
+            {
+                "exclusive": "a connection with 10,000 exclusive queues is lost",
+                "consumers": "a connection with 10,000 consumers is lost",
+                "bindings": "a queue with 20,000 bindings is deleted",
+                "fanout": "one message is published to 10,000 queues",
+                "topic": "a topic with 1,024 partitions is declared",
+            },
+        )
+
+    def _measure(self, broker: Broker, settings: Settings) -> None:
+        count = max(int(_OBJECTS * settings.scale), 10)
+        with channel_of(broker) as connection:
+            declares = [_declare(f"exclusive-{number}", _EXCLUSIVE) for number in range(count)]
+            connection.calls(1, declares, frames.QUEUE_DECLARE_OK)
+            self._watched(broker, "exclusive", lambda: _lose(connection))
+        with channel_of(broker) as connection:
+            connection.call(1, _declare("consumed", _DURABLE), frames.QUEUE_DECLARE_OK)
+            consumes = [frames.basic_consume(1, "consumed", str(number), auto_ack=True) for number in range(count)]
+            connection.calls(1, consumes, frames.BASIC_CONSUME_OK)
+            self._watched(broker, "consumers", lambda: _lose(connection))
+        with channel_of(broker) as connection:
+            self._declare_and_delete(broker, connection, count, settings.scale)
+
+    def _declare_and_delete(self, broker: Broker, connection: Connection, count: int, scale: float) -> None:
+        binds = [frames.queue_bind(1, "consumed", "amq.direct", str(number)) for number in range(2 * count)]
+        connection.calls(1, binds, frames.QUEUE_BIND_OK)
+        delete = frames.queue_delete(1, "consumed")
+        self._watched(broker, "bindings", lambda: connection.call(1, delete, frames.QUEUE_DELETE_OK))
+        names = [f"fanout-{number}" for number in range(count)]
+        connection.calls(1, [_declare(name, _DURABLE) for name in names], frames.QUEUE_DECLARE_OK)
+        connection.calls(1, [frames.queue_bind(1, name, "amq.fanout") for name in names], frames.QUEUE_BIND_OK)
+        connection.call(1, frames.confirm_select(1), frames.CONFIRM_SELECT_OK)
+        listed = properties(LoadMessage(b""), delivery_mode=2)
+        publish = publish_head(1, "amq.fanout", "", 1, listed) + body_frames(1, b"x", 0)
+        self._watched(broker, "fanout", lambda: connection.call(1, publish, frames.BASIC_ACK))
+        topic = frames.shortstr("topic") + frames.shortstr("x-partitioned") + _DURABLE
+        wanted = frames.table({"x-partitions": max(int(_PARTITIONS * scale), 1)})
+        request = frames.method(1, frames.EXCHANGE_DECLARE, b"\0\0" + topic + wanted)
+        self._watched(broker, "topic", lambda: connection.call(1, request, frames.EXCHANGE_DECLARE_OK))
+
+
+def _declare(name: str, bits: bytes) -> bytes:
+    return frames.method(1, frames.QUEUE_DECLARE, b"\0\0" + frames.shortstr(name) + bits + frames.table({}))
+
+
+def _lose(connection: Connection) -> None:
+    """Cut the connection, and give the broker time to return what it had."""
+    connection.socket.close()
+    time.sleep(_LOSS_SECONDS)
+
+
+MANY_OBJECTS: tuple[Stalls, ...] = (ManyObjects(),)
