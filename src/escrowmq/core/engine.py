@@ -217,23 +217,28 @@ class Engine:
     def _publish(
         self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], *, divided: bool = False
     ) -> Receipt:
-        now, log = self.now, self.log
         if len(queues) == 1:
-            return Receipt(log.end_lsn) if self._place(queues[0], envelope, contents) else _TRANSIENT
-        lsn = 0
-        if envelope.durable:
-            targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
-            if targets:
-                head = encode_targets(targets)
-                lsn = log.append(_PUBLISH, head, *encode_block(now, envelope, contents)) + len(head)
-                log.retain(lsn, len(contents) * len(targets))
+            return Receipt(self.log.end_lsn) if self._place(queues[0], envelope, contents) else _TRANSIENT
         if divided and len(queues) > WIDE:
-            placing = GradualPublish(self, envelope, contents, queues, lsn)
-            self.left_over.begin(placing.steps())
-            return Receipt(log.end_lsn if lsn else 0, (), () if placing.done else (placing,))
+            gradual = GradualPublish(self, envelope, contents, queues)
+            self.left_over.begin(gradual.steps())
+            return Receipt(gradual.lsn, (), () if gradual.done else (gradual,))
+        lsn, now = self.record(envelope, contents, queues), self.now
         for queue in queues:
             queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
-        return Receipt(log.end_lsn) if lsn else _TRANSIENT
+        return Receipt(self.log.end_lsn) if lsn else _TRANSIENT
+
+    def record(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> int:
+        """Record a publish that is in no transaction. Return the LSN of its block, or 0 if it is not in the log."""
+        if not envelope.durable:
+            return 0
+        targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
+        if not targets:
+            return 0
+        log, head = self.log, encode_targets(targets)
+        lsn = log.append(_PUBLISH, head, *encode_block(self.now, envelope, contents)) + len(head)
+        log.retain(lsn, len(contents) * len(targets))
+        return lsn
 
     # -- consuming
 

@@ -1,8 +1,12 @@
-"""One publish to very many queues. Its messages get their positions at once, and become visible in pieces.
+"""One publish to very many queues, in pieces.
 
-The publish is one record. Messages that arrive in one of the queues meanwhile follow behind those of the publish, as
-they do behind a commit that is not synced yet (`Queue.unsynced`). A client that asks a queue for its messages, or for
-their number, finds those of the publish there at once.
+1. Its runs are made. Nothing has changed yet.
+2. In one step, the record is written, and the messages get their positions.
+3. The messages become visible.
+
+Messages that arrive in one of the queues after step 2 follow behind those of the publish, as they do behind a commit
+that is not synced yet (`Queue.unsynced`). A client that asks a queue for its messages, or for their number, finds those
+of the publish there at once.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ if TYPE_CHECKING:
 
 WIDE: Final = 250
 """A publish to more queues is placed in pieces."""
-RESERVED: Final = 8
-"""Queues in which places are reserved for one unit of the turn's budget."""
+_PIECE: Final = 64
+_MADE: Final = 8  # units of the turn's budget for the runs of a piece
 
 
 class Host(Protocol):
@@ -31,34 +35,41 @@ class Host(Protocol):
     log: Log
     requests: Budget
 
+    def record(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> int:
+        """Record a publish that is in no transaction. Return the LSN of its block, or 0 if it is not in the log."""
+        ...
+
     def seal(self, queue: Queue) -> None:
         """Note that `queue` has runs that are invisible until the log is synced."""
         ...
 
 
 class GradualPublish:
-    """A run that has its places in `queues`. It is `done` when all of it is visible."""
+    """A run for `queues`. It is `done` when all of it is visible; then `lsn` is the LSN up to which the log must be
+    synced before the confirm (0: no wait).
+    """
 
-    __slots__ = ("_host", "_queues", "done")
+    __slots__ = ("_contents", "_envelope", "_host", "_queues", "done", "lsn")
 
-    def __init__(
-        self, host: Host, envelope: Envelope, contents: Sequence[bytes], queues: Sequence[Queue], lsn: int
-    ) -> None:
-        """`lsn` is the address of the block in the log, or 0."""
+    def __init__(self, host: Host, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> None:
         self._host = host
+        self._envelope = envelope
+        self._contents = contents
         self._queues = queues
         self.done = False
-        time, count = host.now, len(contents)
-        for queue in queues:
-            if queue.captured:
-                queue.change()
-            first = queue.next_position
-            queue.next_position = first + count
-            queue.unsynced.append((0, Run(envelope, first, time, lsn if queue.durable else 0), contents))
+        self.lsn = 0
 
     def steps(self) -> Iterator[None]:
-        """Make the messages visible, and yield whenever the turn's budget is used up. It must be carried through."""
-        host, requests = self._host, self._host.requests
+        """Do it, and yield whenever the turn's budget is used up. The steps must be carried through."""
+        host, requests, envelope = self._host, self._host.requests, self._envelope
+        runs: list[Run] = []
+        while len(runs) < len(self._queues):
+            runs += [Run(envelope, 0, 0) for _ in range(min(_PIECE, len(self._queues) - len(runs)))]
+            requests.left -= _MADE
+            if requests.left <= 0:
+                yield
+        self._write(runs)
+        requests.left -= len(runs) // _PIECE * _MADE
         for queue in self._queues:
             if not queue.deleted and queue.unseal(host.log.synced_lsn):
                 host.seal(queue)  # a commit before them is not on disk yet
@@ -67,3 +78,19 @@ class GradualPublish:
                 yield
         self._queues = ()
         self.done = True
+
+    def _write(self, runs: list[Run]) -> None:
+        host, contents = self._host, self._contents
+        self._queues = [queue for queue in self._queues if not queue.deleted]
+        lsn = host.record(self._envelope, contents, self._queues)
+        self.lsn = host.log.end_lsn if lsn else 0
+        time, count = host.now, len(contents)
+        for queue, run in zip(self._queues, runs, strict=False):
+            if queue.captured:
+                queue.change()
+            run.time = time
+            if queue.durable:
+                run.lsn = lsn
+            run.first = queue.next_position
+            queue.next_position += count
+            queue.unsynced.append((0, run, contents))

@@ -19,7 +19,7 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
-from escrowmq.core.queues.placing import RESERVED, WIDE
+from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.unsettled import Unsettled
 from escrowmq.core.topology.vhost import VirtualHost
@@ -117,9 +117,7 @@ class Channel:
         """Publish a run of messages. Raises BrokerError for a fault that closes the channel (TX-6)."""
         self.resolve(form)
         envelope, queues = form.envelope, form.queues
-        if len(queues) > WIDE and self.branch is None:
-            self.broker.engine.requests.left -= len(queues) // RESERVED  # and each piece is charged when it is done
-        else:
+        if len(queues) <= WIDE or self.branch is not None:  # others are charged for each piece
             self.broker.engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         if form.found.reply_to == REPLY_TO:
             envelope = self._with_reply_address(envelope)
@@ -148,7 +146,7 @@ class Channel:
         while not all(placing.done for placing in receipt.placings):
             yield WAIT
         if self.confirming:
-            self.confirms.add(count, receipt.lsn)
+            self.confirms.add(count, max([receipt.lsn, *[placing.lsn for placing in receipt.placings]]))
 
     def publish_each(self, publishes: list[tuple[Envelope, list[bytes], Sequence[Queue]]], count: int) -> None:
         """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""

@@ -66,6 +66,26 @@ def test_a_publish_that_may_not_be_divided_is_visible_at_once(fanout: Fanout) ->
     assert fanout.visible == QUEUES
 
 
+@pytest.mark.rule("FAIR-1")
+def test_nothing_is_recorded_before_all_is_prepared_and_queues_that_are_deleted_meanwhile_are_left_out(
+    fanout: Fanout,
+) -> None:
+    fanout.site.sync()
+    before = fanout.site.journal.end_lsn
+    fanout.engine.requests.left = 0
+    (gradual,) = fanout.publish(b"x").placings
+    assert (fanout.site.journal.end_lsn, gradual.lsn, fanout.visible) == (before, 0, 0)
+    fanout.site.publish("q0001", b"earlier")
+    fanout.site.broker.directory.delete_queue(fanout.queues.pop(0))
+    fanout.finish()
+    assert gradual.done
+    assert gradual.lsn == fanout.site.journal.end_lsn
+    assert fanout.site.contents("q0001") == [b"earlier", b"x"]
+    assert fanout.visible == QUEUES - 1
+    fanout.site.sync()
+    assert all(queue.ready for queue in fanout.site.restart().vhost.queues.values())
+
+
 @pytest.mark.rule("ORD-1")
 def test_later_messages_follow_those_of_the_publish(fanout: Fanout) -> None:
     fanout.publish(b"first")
