@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.commits import decode_commit
@@ -26,7 +27,7 @@ def test_the_record_that_enqueues_messages_has_their_tags_and_outcome() -> None:
     site = site_with_queue()
     link = TestedLink(site, incoming())
     receipt = link.post([b"t1", b"t2"], [b"a", b"b"])
-    assert receipt == (site.journal.end_lsn, ())
+    assert receipt == Receipt(site.journal.end_lsn)
     (commit,) = site.records(Kind.COMMIT)
     branch, operations = decode_commit(commit)
     found = [(kind, bytes(payload)) for kind, _, payload in operations]

@@ -254,7 +254,7 @@ class TestStreamsById:
 class TestManyPartitions:
     def made(self, site: Site, partitions: int, **arguments: object) -> tuple[list[NewStream], list[int]]:
         """Return the streams that were made, and how many more there were in each turn."""
-        before, steps = site.broker.directory.counters()["next_queue"], []
+        before, steps = site.broker.directory.counters()["next_queue"], list[int]()
         work = site.broker.topics.new_streams(site.vhost, "t", partitions, "normal", arguments)
         site.broker.engine.requests.renew()
         while True:

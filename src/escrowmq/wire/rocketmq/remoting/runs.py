@@ -205,10 +205,10 @@ class SendRuns:
         sends, self._sends = self._sends, []
         streams, self._streams = self._streams, {}
         positions = {stream: stream.next_position for stream in streams}
-        lsn = self._connection.engine.publish_each(
+        receipt = self._connection.engine.publish_each(
             (envelope, contents, (stream,)) for stream, runs in streams.items() for envelope, contents in runs
         )
-        self._lsn = max(self._lsn, lsn)
+        self._lsn = max(self._lsn, receipt.lsn)
         for stream, queue, key, opaque, is_one_way in sends:
             position = positions[stream]
             positions[stream] = position + 1
