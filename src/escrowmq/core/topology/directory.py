@@ -63,6 +63,8 @@ class Directory:
         self._engine = engine
         self._random = random
         self._next_queue = 1
+        self.stream_changes = 0
+        """How often topics got streams."""
         self.hidden: dict[str, Callable[[VirtualHost[Queue], int], Queue]] = {
             delayed.NAME: lambda vhost, ident: engine.delays.queue(self.delete_queue, ident, vhost.name)
         }
@@ -221,6 +223,7 @@ class Directory:
         if missing:
             check_growth(self._engine.scarcity, f"partitions of topic '{exchange.name}' in vhost '{vhost.name}'")
         declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
+        self.stream_changes += bool(missing)
         for partition in missing:
             stream = made.pop(exchange.stream_name(partition), None)
             if stream is None or stream.queue.arguments != declaration.arguments:
@@ -518,11 +521,6 @@ class Directory:
     def counters(self) -> dict[str, int]:
         """Return the numbers that must not be assigned twice, for a snapshot."""
         return {"next_queue": self._next_queue}
-
-    @property
-    def next_queue(self) -> int:
-        """The id of the next queue. Ids grow, and none is used twice."""
-        return self._next_queue
 
     def durable_queues(self) -> Iterator[Queue]:
         """Return the queues that a restart restores."""

@@ -49,12 +49,12 @@ class Topic(NamedTuple):
 class Topics:
     """The topics of all virtual hosts."""
 
-    __slots__ = ("_directory", "_places", "_places_below")
+    __slots__ = ("_directory", "_places", "_walked")
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._places: dict[int, tuple[str, str, int]] = {}  # by id of the stream: virtual host, topic, partition
-        self._places_below = 0  # streams with a smaller id are in `_places`
+        self._walked = -1  # the number of `Directory.stream_changes` at the last walk
 
     def declare(
         self,
@@ -110,9 +110,9 @@ class Topics:
 
     def of_stream(self, vhost: VirtualHost[Queue], ident: int, budget: Budget) -> tuple[Topic, int] | None:
         """Return the topic and the partition of the stream with the id `ident`; None if there is no such stream in the
-        virtual host. Only the first call after queues were declared walks over all topics.
+        virtual host. Only the first call after topics got streams walks over all topics.
         """
-        if self._places_below <= ident < self._directory.next_queue:
+        if ident not in self._places and self._walked != self._directory.stream_changes:
             self._find_streams(budget)
         name, topic, partition = self._places.get(ident, ("", "", 0))
         found = self.find(vhost, topic) if name == vhost.name else None
@@ -126,7 +126,7 @@ class Topics:
                 budget.left -= 1
                 for partition, stream in enumerate(topic.streams):
                     self._places[stream.ident] = vhost.name, topic.name, partition
-        self._places_below = self._directory.next_queue
+        self._walked = self._directory.stream_changes
 
     def delete(self, vhost: VirtualHost[Queue], name: str) -> None:
         """Delete a topic with its streams, if it exists."""

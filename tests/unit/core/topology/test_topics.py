@@ -280,6 +280,15 @@ class TestManyPartitions:
         assert [stream.name for stream in found(again).streams] == [stream.name for stream in topic.streams]
         assert sum(stream.ready for stream in found(again).streams) == 1
 
+    def test_a_stream_is_found_by_its_id_although_the_id_was_assigned_before_another_was_looked_up(
+        self, site: Site
+    ) -> None:
+        streams, _ = self.made(site, 3)
+        topics, budget = site.broker.topics, site.broker.engine.requests
+        assert topics.of_stream(site.vhost, streams[1].queue.ident, budget) is None
+        topic = topics.declare(site.vhost, "t", 3, streams=streams)
+        assert topics.of_stream(site.vhost, streams[1].queue.ident, budget) == (topic, 1)
+
     def test_those_that_do_not_fit_any_more_are_forgotten(self, site: Site) -> None:
         streams, _ = self.made(site, 3, **{"x-max-age": "1h"})
         deadlines = site.broker.engine.next_deadline()
