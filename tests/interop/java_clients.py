@@ -41,7 +41,8 @@ def scenarios_of(
     """Run the scenarios of `source` with the client in `folder`, in one virtual machine (Runner.java)."""
     temporary = factory.mktemp(folder)
     home, path = f"-Duser.home={temporary}", str(jars(folder) / "*")
+    brief = "-XX:TieredStopAtLevel=1"  # the virtual machine lives too briefly for its slower compiler
     with running(
-        ["java", home, "-cp", path, str(JAVA / "Runner.java"), str(JAVA / source)], temporary, environment
+        ["java", brief, home, "-cp", path, str(JAVA / "Runner.java"), str(JAVA / source)], temporary, environment
     ) as it:
         yield it
