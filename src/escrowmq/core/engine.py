@@ -27,7 +27,7 @@ from escrowmq.core.queues.placing import WIDE, GradualPublish
 from escrowmq.core.queues.redelivery import Redelivery
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.queues.removals import Removals
-from escrowmq.core.queues.returning import Returns
+from escrowmq.core.queues.returning import Lists, Returns
 from escrowmq.core.queues.settlement import Settlements, release
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
@@ -387,6 +387,16 @@ class Engine:
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Return deliveries to their places, marked as redelivered (ORD-2). Each counts as a failed delivery."""
         self._redelivery.requeue(consumer, entries)
+
+    def settle_together(self, consumer: Consumer, entries: list[Entry], disposition: Disposition) -> None:
+        """Do `settle` for any number of deliveries: many that return do so in pieces, as in `give_back`. The list
+        belongs to the engine from now on.
+        """
+        if disposition.returns:
+            source, failed = Lists([(consumer, entries)]), disposition is _MODIFY
+            self.returns.add(source, len(entries), (consumer.queue,), failed=failed)
+        else:
+            self.settle(consumer, entries, disposition)
 
     def give_back(self, source: Returnable, count: int, queues: Iterable[Queue]) -> None:
         """Requeue the `count` deliveries of `source`, in order. Many of them return in pieces, one in each turn, and

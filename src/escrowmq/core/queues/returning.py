@@ -153,7 +153,11 @@ class Host(Protocol):
     holders: dict[Holder, None]
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:
-        """Return deliveries to their places."""
+        """Return deliveries to their places. Each counts as a failed delivery."""
+        ...
+
+    def release(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Return deliveries that have not failed to their places."""
         ...
 
 
@@ -164,31 +168,32 @@ class Returns:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._waiting: deque[Returning] = deque()
+        self._waiting: deque[tuple[Returning, Callable[[Consumer, list[Entry]], None]]] = deque()
         self.piece = PIECE
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, source: Returnable, count: int, queues: Iterable[Queue]) -> None:
-        """Requeue `count` deliveries of `queues`, in order: at once if they are few. The source belongs to this object
-        from now on.
+    def add(self, source: Returnable, count: int, queues: Iterable[Queue], *, failed: bool = True) -> None:
+        """Requeue `count` deliveries of `queues`, or release them if they have not `failed`, in order: at once if they
+        are few. The source belongs to this object from now on.
         """
+        back = self._host.requeue if failed else self._host.release
         if count > self.piece:
             returning = Returning(source, queues)
             self._host.holders[returning] = None
-            self._waiting.append(returning)
+            self._waiting.append((returning, back))
             return
         groups: dict[Consumer, list[Entry]] = {}
         for consumer, entries in source.take_some(count) if count else ():
             groups.setdefault(consumer, []).extend(entries)
         for consumer, entries in groups.items():
-            self._host.requeue(consumer, entries)
+            back(consumer, entries)
 
     def step(self) -> None:
         """Return a piece, if anything waits."""
         if self._waiting:
-            returning = self._waiting[0]
-            if returning.step(self._host.requeue, self._host.dirty, self.piece):
+            returning, back = self._waiting[0]
+            if returning.step(back, self._host.dirty, self.piece):
                 self._waiting.popleft()
                 del self._host.holders[returning]

@@ -409,6 +409,10 @@ class Unsettled:
     def restore(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         """Put deliveries back under their old tags (TX-4). The cost grows with their number, not with `count`."""
         begin, last = 0, len(tags) - 1
+        if last > _LONGEST and tags[last] - tags[0] == last and tags == [*range(tags[0], tags[0] + last + 1)]:
+            for begin in range(0, last + 1, _LONGEST):  # many are usually consecutive
+                self._put_back(tags[begin], [*entries[begin : begin + _LONGEST]], consumer)
+            return
         for i, tag in enumerate(tags):
             if i == last or tags[i + 1] != tag + 1 or i - begin == _LONGEST - 1:
                 self._put_back(tags[begin], [*entries[begin : i + 1]], consumer)

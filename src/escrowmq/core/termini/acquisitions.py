@@ -394,7 +394,7 @@ class Acquisitions:
             self._unsettled.restore(consumer, tags, entries)
             self._count()
         else:
-            self._engine.settle(consumer, list(entries), self.default)
+            self._engine.settle_together(consumer, list(entries), self.default)
 
     def _prune(self) -> None:
         """Forget deliveries that a branch has settled, or given back."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.outgoing import ConsumerLink
     from escrowmq.wire.amqp10.session import Session
 
-_PIECE: Final = 1000
+_PIECE: Final = 250
 """Deliveries that are settled between two looks at the turn's budget."""
 
 
@@ -66,6 +66,7 @@ def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[N
     if not behind or behind > MASK >> 1:
         return  # numbers that were never used
     final = min(first + ((last - disposition.first) & MASK), next_id - 1)
+    settled = 1 if isinstance(disposition.state, Released | Modified) else SETTLED
     for part in session.sent.find(first, final):
         for begin in range(part.first, part.last + 1, _PIECE):
             end = min(begin + _PIECE - 1, part.last)
@@ -74,7 +75,7 @@ def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[N
             except AmqpFault as fault:
                 part.link.link.fail(fault)
                 break
-            requests.left -= count * DEAD_LETTERED if isinstance(disposition.state, Rejected) else count // SETTLED
+            requests.left -= count * DEAD_LETTERED if isinstance(disposition.state, Rejected) else count // settled
             if requests.left <= 0 and end < final:
                 yield
 

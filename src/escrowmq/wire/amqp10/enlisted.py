@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,28 +81,47 @@ class RetirementUndo:
     others stay unsettled.
     """
 
-    __slots__ = ("_engine", "_keeper", "_outcome", "_settled")
+    __slots__ = ("_ends", "_engine", "_firsts", "_keeper", "_outcome")
 
     def __init__(self, link: ConsumerLink) -> None:
         self._engine = link.link.session.connection.broker.engine
         self._outcome = link.default
         self._keeper = link.keeper
-        self._settled: set[int] = set()
+        self._firsts: list[int] = []  # of ranges of numbers that the client has settled, which do not touch
+        self._ends: list[int] = []  # the numbers behind them
 
     def settle(self, first: int, last: int) -> int:
         """Note that the client has settled the deliveries between these numbers of the link. Return how many of them
         it had not settled before.
         """
-        before = len(self._settled)
-        self._settled.update(range(first, last + 1))
-        return len(self._settled) - before
+        if last < first:
+            return 0
+        end = last + 1
+        i, j = bisect_left(self._ends, first), bisect_right(self._firsts, end)
+        touched = list(zip(self._firsts[i:j], self._ends[i:j], strict=True))
+        known = sum([min(behind, end) - max(begin, first) for begin, behind in touched])
+        self._firsts[i:j] = [min([first, *[begin for begin, _ in touched]])]
+        self._ends[i:j] = [max([end, *[behind for _, behind in touched]])]
+        return end - first - known
+
+    def _has(self, number: int) -> bool:
+        i = bisect_right(self._firsts, number)
+        return i > 0 and number < self._ends[i - 1]
 
     def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
         """Return deliveries by their numbers (`branches.branch.Keeper`)."""
-        settled = self._settled
-        gone = [entry for tag, entry in zip(tags, entries, strict=True) if tag in settled]
+        gone: Sequence[Entry] = ()
+        if self._firsts:
+            low, high = min(tags), max(tags)
+            i = bisect_right(self._ends, low)
+            if i < len(self._firsts) and self._firsts[i] <= low and high < self._ends[i]:
+                self._engine.settle_together(consumer, list(entries), self._outcome)
+                return
+            if i < len(self._firsts) and self._firsts[i] <= high:
+                gone = [entry for tag, entry in zip(tags, entries, strict=True) if self._has(tag)]
         if gone:
-            self._engine.settle(consumer, gone, self._outcome)
-        if self._keeper is not None and len(gone) < len(entries):
-            left = [(tag, entry) for tag, entry in zip(tags, entries, strict=True) if tag not in settled]
-            self._keeper.keep(consumer, [tag for tag, _ in left], [entry for _, entry in left])
+            self._engine.settle_together(consumer, list(gone), self._outcome)
+            left = [(tag, entry) for tag, entry in zip(tags, entries, strict=True) if not self._has(tag)]
+            tags, entries = [tag for tag, _ in left], [entry for _, entry in left]
+        if self._keeper is not None and tags:
+            self._keeper.keep(consumer, tags, entries)

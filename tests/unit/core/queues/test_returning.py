@@ -6,9 +6,10 @@ import pytest
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.returning import Lists, Returning
-from tests.unit.core.site import Sink, Site
+from tests.unit.core.site import Sink, Site, taken
 
 
 def given_back(count: int, piece: int) -> tuple[Site, Queue, Sink]:
@@ -94,3 +95,37 @@ def test_those_on_the_way_can_be_looked_at_part_by_part() -> None:
             found = [entry.position for _, entry in returning.held_part(start, most)]
             assert found == list(range(1, 11))[start : start + most]
     assert [len(some) for _, some in returning.held()] == [3, 7]
+
+
+@pytest.mark.rule("FAIR-1", "SET-13")
+@pytest.mark.parametrize(
+    ("disposition", "failures"), [(Disposition.MODIFIED, [1] * 100), (Disposition.RELEASED, [0] * 100)]
+)
+def test_many_deliveries_that_are_settled_together_return_in_pieces(
+    disposition: Disposition, failures: list[int]
+) -> None:
+    site = Site()
+    queue = site.queue()
+    site.publish("q", *[b"%d" % i for i in range(100)])
+    site.broker.engine.returns.piece = 7
+    consumer, entries = taken(site, queue, 100)
+    site.broker.engine.settle_together(consumer, list(entries), disposition)
+    backs = []
+    while queue.returning:
+        before = queue.unsettled
+        site.broker.engine.turn.end()
+        backs.append(before - queue.unsettled)
+    assert max(backs) == 7
+    assert sum(backs) == 100
+    assert site.contents() == [b"%d" % i for i in range(100)]
+    assert [queue.failures(entry) for entry in entries] == failures
+
+
+def test_deliveries_that_are_accepted_together_are_settled_at_once() -> None:
+    site = Site()
+    queue = site.queue()
+    site.publish("q", *[b"x"] * 20)
+    site.broker.engine.returns.piece = 7
+    consumer, entries = taken(site, queue, 20)
+    site.broker.engine.settle_together(consumer, entries, Disposition.ACCEPTED)
+    assert (queue.unsettled, queue.ready) == (0, 0)

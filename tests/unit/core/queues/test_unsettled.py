@@ -339,3 +339,19 @@ def test_deliveries_are_copied_in_pieces_in_advance() -> None:
     assert unsettled.copy_ahead(0, 600) == (1, 0), "nothing has changed"
     unsettled.take(1)
     assert unsettled.copy_ahead(0, 600)[0] <= 1 + 2 * BLOCK
+
+
+@pytest.mark.rule("FAIR-1", "TX-4")
+@pytest.mark.parametrize("missing", [None, 5, 1500])
+def test_many_deliveries_are_restored_under_their_tags(missing: int | None) -> None:
+    unsettled = Unsettled()
+    unsettled.add(entries(3000), CONSUMER)
+    before = one_by_one(unsettled)
+    taken = [(tag, entry) for tag, _, entry in flat(unsettled.clear())]
+    if missing is not None:
+        del taken[missing]
+        del before[missing]
+    unsettled.restore(CONSUMER, [tag for tag, _ in taken], [entry for _, entry in taken])
+    assert one_by_one(unsettled) == before
+    assert unsettled.count == len(before)
+    assert [tag for tag, _, _ in flat(list(unsettled.stretches()))] == [tag for tag, _ in taken]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from escrowmq.wire.amqp10.codec.performatives import RECEIVER, Disposition
+from escrowmq.core.queues.outcome import Disposition as Settlement
+from escrowmq.wire.amqp10.codec.performatives import RECEIVER, Detach, Disposition
 from escrowmq.wire.amqp10.codec.states import Accepted, Modified, Outcome, Rejected, Released, TransactionalState
-from tests.unit.wire.amqp10.controller import Controller, Q, consuming
+from escrowmq.wire.amqp10.enlisted import RetirementUndo
+from escrowmq.wire.amqp10.outgoing import ConsumerLink
+from tests.unit.wire.amqp10.controller import CONTROL, Controller, Q, consuming
 
 
 @pytest.mark.rule("SET-7")
@@ -30,3 +37,53 @@ def test_a_rollback_applies_the_default(default: Outcome | None, left: list[byte
     queue = site.server.broker.directory.vhost("/").queue(Q)
     assert (site.unsettled(), site.contents()) == (0, left)
     assert [marks.failures for marks in queue.marks.values()] == failures
+
+
+def undo() -> RetirementUndo:
+    """Return the undo of a link that has no keeper."""
+    broker = SimpleNamespace(engine=None)
+    link = SimpleNamespace(session=SimpleNamespace(connection=SimpleNamespace(broker=broker)))
+    return RetirementUndo(cast("ConsumerLink", SimpleNamespace(default=Settlement.MODIFIED, keeper=None, link=link)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranges_that_the_client_has_settled_count_each_number_once(seed: int) -> None:
+    ranges = undo()
+    choose, known = random.Random(seed), set[int]()
+    for _ in range(200):
+        first = choose.randrange(300)
+        last = first + choose.randrange(-1, 12)
+        new = set(range(first, last + 1)) - known
+        assert ranges.settle(first, last) == len(new)
+        known |= new
+        assert all(ranges._has(number) is (number in known) for number in range(310))
+    assert all(end < first for end, first in zip(ranges._ends, ranges._firsts[1:], strict=False))
+
+
+@pytest.mark.rule("SET-7", "FAIR-1")
+@pytest.mark.parametrize("how", ["detach", "lost"])
+def test_many_retired_deliveries_return_in_pieces_when_their_transaction_is_lost(how: str) -> None:
+    site = Controller()
+    consuming(site, 100)
+    engine = site.server.broker.engine
+    engine.returns.piece = 7
+    ident = site.declare()
+    state = TransactionalState(ident, Accepted())
+    site.client.send(0, Disposition(role=RECEIVER, first=0, last=99, settled=True, state=state))
+    queue = site.server.broker.directory.vhost("/").queue(Q)
+    backs: list[int] = []
+    seen = [queue.unsettled]
+
+    def count() -> None:
+        backs.append(seen[0] - queue.unsettled)
+        seen[0] = queue.unsettled
+
+    engine.at_each_turn(count)
+    if how == "detach":
+        site.client.send(0, Detach(CONTROL, closed=True))
+    else:
+        site.server.lose(site.client.port)
+    while queue.returning:
+        site.server.end_turn()
+    assert max(backs) <= 7
+    assert site.contents() == [b"%d" % i for i in range(100)]
