@@ -240,6 +240,11 @@ class SimServer:
         self._work()
         self._flush_all()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request has taken a turn and is not finished."""
+        return bool(self._unfinished)
+
     def _go_on(self) -> None:
         unfinished, self._unfinished = self._unfinished, {}
         for endpoint in unfinished:
