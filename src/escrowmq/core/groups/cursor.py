@@ -300,7 +300,7 @@ class Cursor:
                 self._order.give_back(position)
         if exhausted:
             self._dead_letter(exhausted)
-        self._arm()
+        self._arm(now + 1 if left <= 0 else 0)  # a later turn ends the others
         self.wake()
 
     def _dead_letter(self, positions: Sequence[int]) -> None:

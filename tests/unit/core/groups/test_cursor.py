@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.conditions import BrokerError
+from escrowmq.core.groups import cursor
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.records.unreadable import LogUnreadable
 from tests.unit.core.groups.consuming import INVISIBLE, Consuming
@@ -74,3 +75,26 @@ def test_a_restarted_broker_finds_what_was_out_also_at_the_limit() -> None:
     c.publish("c", key="k")
     c.site.after(INVISIBLE)
     assert c.bodies() == "ab"
+
+
+@pytest.mark.rule("GRP-2", "FAIR-1")
+def test_many_leases_that_run_out_together_end_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "PIECE", 7)
+    consuming = Consuming()
+    consuming.publish(*[f"{i}" for i in range(50)])
+    while consuming.lease(7):
+        pass
+    engine, order = consuming.site.broker.engine, consuming.group.cursor(consuming.stream)
+    assert len(order.out) == 50
+    engine.now += INVISIBLE
+    ended: list[int] = []
+    while len(ended) < 8:
+        engine.run_deadlines()
+        engine.turn.end()
+        ended.append(sum(out.generation == 0 for out in order.out.values()))
+        due = engine.next_deadline()
+        assert due is None or due == engine.now + 1, "the rest ends in a later turn, without waiting"
+        engine.now += 1
+    assert ended == [7, 14, 21, 28, 35, 42, 49, 50]
+    again = [lease.entry.content for _ in range(8) for lease in consuming.lease(7)]
+    assert again == [b"%d" % i for i in range(50)]
