@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.codec.states import DeliveryState
 
 _TRANSFER: Final = b"\x00\x53\x14\xc0"
+_ANY_TTL: Final = 0x7E7D7C7B  # stands for a TTL where a header is encoded in advance
 _UINT, _ZERO = b"\x70", b"\x43"
 _TRUE, _FALSE = b"\x41", b"\x42"
 _SIZE: Final = struct.Struct(">I")
@@ -76,7 +77,7 @@ class TransferFrames:
         # Offset of the body, type and channel; then five fields: handle, number, tag, format and settled.
         fields = len(number) + 5 + 2 + TAG.size + 1 + 1
         self._prefix = b"\x02\x00" + channel.to_bytes(2, "big") + _TRANSFER + bytes((fields + 1, 5)) + number + _UINT
-        self._templates: dict[tuple[bool, int, int], tuple[Template, bytes, int]] = {}
+        self._templates: dict[tuple[bool, int, int, bool], tuple[Template, bytes, int, int]] = {}
 
     def build(
         self, number: int, entries: list[Entry], link_number: int, state: DeliveryState | None = None
@@ -116,8 +117,8 @@ class TransferFrames:
                 run, deliveries = entry.run, entry.deliveries
                 envelope = run.envelope
                 template = None
-                if envelope.protocol == PROTOCOL and envelope.ttl is None and not envelope.deaths:
-                    template, tail, fixed = self._template(envelope, deliveries)
+                if envelope.protocol == PROTOCOL and not envelope.deaths:
+                    template, tail, fixed = self._template(run, deliveries)
             if additions is not None and template is not None:
                 content = additions.content_of(entry)
             size = fixed + len(content)
@@ -150,7 +151,6 @@ class TransferFrames:
             last.run is not run
             or last.position - position != count - 1
             or envelope.protocol != PROTOCOL
-            or envelope.ttl is not None
             or envelope.deaths
             or queue.marks
             or queue.options.max_priority
@@ -158,7 +158,7 @@ class TransferFrames:
             or any(map(_deliveries, entries))
         ):
             return b""
-        template, tail, fixed = self._template(envelope, 0)
+        template, tail, fixed = self._template(run, 0)
         contents = [entry.content for entry in entries]
         sizes = list(map(len, contents))
         if max(sizes) + fixed > min(self._frame_max, LARGE):
@@ -172,17 +172,27 @@ class TransferFrames:
         parts[1::2] = contents
         return b"".join(parts)
 
-    def _template(self, envelope: Envelope, deliveries: int) -> tuple[Template, bytes, int]:
-        """Return how the bytes before a content are packed, the last part of them, and their length."""
-        key = (envelope.durable, envelope.priority, deliveries)
+    def _template(self, run: Run, deliveries: int) -> tuple[Template, bytes, int]:
+        """Return how the bytes before a content are packed, the last part of them, and their length. The time that the
+        run has spent here is taken off its TTL (section 3.2.1).
+        """
+        envelope = run.envelope
+        timed = envelope.ttl is not None
+        key = (envelope.durable, envelope.priority, deliveries, timed)
         found = self._templates.get(key)
         if found is None:
             if len(self._templates) >= _MOST:
                 self._templates.clear()
-            tail = _ZERO + (_TRUE if self._settled else _FALSE) + header_of(envelope, deliveries, first=not deliveries)
+            header = header_of(envelope, deliveries, first=not deliveries, ttl=_ANY_TTL if timed else None)
+            tail = _ZERO + (_TRUE if self._settled else _FALSE) + header
             layout = struct.Struct(f">I{len(self._prefix)}sI2sIQI{len(tail)}s")
-            found = self._templates[key] = (layout.pack, tail, layout.size)
-        return found
+            place = tail.index(_SIZE.pack(_ANY_TTL)) if timed else 0
+            found = self._templates[key] = (layout.pack, tail, layout.size, place)
+        pack, tail, size, place = found
+        if envelope.ttl is not None:
+            left = max(envelope.ttl - max(self._engine.now - run.time, 0), 0)
+            tail = tail[:place] + _SIZE.pack(min(left, MASK)) + tail[place + _SIZE.size :]
+        return pack, tail, size
 
     def _single(self, number: int, entry: Entry, tag: bytes, pieces: list[Piece], state: DeliveryState | None) -> int:
         """Append the frames of a delivery that is large, was annotated, has a state, or needs translation. Return their

@@ -10,6 +10,7 @@ from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import Disposition, Transfer
 from escrowmq.wire.amqp10.codec.sections import Header, decode_header, split_head
 from escrowmq.wire.amqp10.codec.states import DeliveryState, Modified, Released
+from escrowmq.wire.amqp10.sending import TransferFrames
 from tests.unit.wire.amqp10.clients import Client, body, connected, message, server
 
 
@@ -72,6 +73,23 @@ def test_the_rest_of_the_ttl_is_sent() -> None:
     made.after(4000)
     client.receiver("q", credit=1)
     assert [header.ttl for header in headers(client)] == [6000]
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("alike", [False, True])
+def test_deliveries_with_a_ttl_are_not_built_one_by_one(alike: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, client = connected()
+    client.sender("q")
+    ttls = [600_000] * 20 if alike else [100_000 + 7 * i for i in range(18)] + [2**32 - 1, 40_000]
+    for number, ttl in enumerate(ttls):
+        client.post(number, b"%d" % number, settled=True, ttl=ttl)
+    made.after(39_900)
+    singles: list[int] = []
+    monkeypatch.setattr(TransferFrames, "_single", lambda *_: singles.append(1))
+    client.receiver("q", credit=20)
+    assert singles == []
+    found = [(header.ttl, body(each.payload)) for header, each in zip(headers(client), client.inbox, strict=True)]
+    assert found == [(ttl - 39_900, b"%d" % number) for number, ttl in enumerate(ttls)]
 
 
 @pytest.mark.parametrize("returned", [(), (0,), (3, 4), (9,)])
