@@ -18,6 +18,7 @@ def test_numbers_are_part_of_the_journals_format() -> None:
         "DUE": 7,
         "COMMITTED": 8,
         "ROLLED_BACK": 9,
+        "RECALLED": 10,
     }
 
 
