@@ -256,9 +256,9 @@ class RemotingConnection:
 
     def ask(self, code: Code, fields: dict[str, str], body: bytes, answered: Answered) -> None:
         """Send a request of the broker's own, and call `answered` with the response, or with None if there is none in
-        time.
+        time, or the client does not read.
         """
-        if self._closed:
+        if not self.writable:
             answered(None)
             return
         self._number = (self._number + 1) % _LANES

@@ -13,7 +13,7 @@ from escrowmq.wire.rocketmq.filters import FilterError, wanted
 from escrowmq.wire.rocketmq.remoting.clients import GroupMember, TopicSubscription
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
-from escrowmq.wire.rocketmq.remoting.fields import document, member, number, objects, text
+from escrowmq.wire.rocketmq.remoting.fields import client_named, document, member, number, objects, text
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES, content_for
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 from escrowmq.wire.rocketmq.remoting.sending import MOST_FAILURES
@@ -29,12 +29,14 @@ MOST_SUBSCRIPTIONS: Final = 1024
 MOST_QUEUES: Final = 8192
 LOCK_MS: Final = 60_000
 _FIRST_LEVEL: Final = 3
+MOST_COUNTED: Final = (1 << 31) - 1
+"""Failed deliveries that a message can note."""
 
 
 def heartbeat(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Bring the groups of a client up to date."""
     found = document(request.body)
-    client_id = member(found, "clientID")
+    client_id = client_named(found, "clientID")
     if not client_id:
         raise RequestFault(ResultCode.INVALID_PARAMETER, "a heartbeat has no clientID")
     connection.note_client(client_id, request)
@@ -192,7 +194,7 @@ def unlock_queues(connection: RemotingConnection, request: Command) -> HandlerRe
 
 def _lock(connection: RemotingConnection, request: Command, *, lock: bool) -> HandlerReply:
     found = document(request.body)
-    name, owner = member(found, "consumerGroup"), member(found, "clientId")
+    name, owner = member(found, "consumerGroup"), client_named(found, "clientId")
     catalogue = connection.catalogue
     connection.login.door.check(Operation.SETTLE_GROUP, queue=name)
     group = catalogue.ensure_group(name)
@@ -246,7 +248,9 @@ def send_back(connection: RemotingConnection, request: Command) -> HandlerReply:
     text_form = properties.render(kept)
     if len(text_form) > LONGEST_PROPERTIES:
         text_form = content.properties
-    packed = content._replace(properties=text_form, failures=content.failures + 1, queue=ANY_QUEUE).pack()
+    packed = content._replace(
+        properties=text_form, failures=min(content.failures + 1, MOST_COUNTED), queue=ANY_QUEUE
+    ).pack()
     envelope = envelope_of(target.name, entries[0].run.envelope.routing_key)
     queues = connection.engine.route(connection.login.vhost, envelope, packed)
     cause = SettledCause.DEAD if dead else SettledCause.RETRIED

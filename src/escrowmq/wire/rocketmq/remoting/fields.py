@@ -9,9 +9,11 @@ from typing import Any, Final
 from escrowmq.wire.rocketmq.properties import whole
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
+from escrowmq.wire.rocketmq.remoting.frames import encodable
 
 LARGEST_DOCUMENT: Final = 1 << 20
 """The most octets of JSON in the body of a request."""
+LONGEST_CLIENT_ID: Final = 255
 _I64: Final = 1 << 63
 
 
@@ -52,6 +54,17 @@ def document(body: bytes) -> dict[str, Any]:
     return found
 
 
+def client_named(found: Mapping[str, Any], name: str) -> str:
+    """Return a client's id in a JSON object; empty if it is missing. Raises RequestFault if it is too long."""
+    client_id = member(found, name)
+    if len(client_id) > LONGEST_CLIENT_ID:
+        raise RequestFault(
+            ResultCode.INVALID_PARAMETER,
+            f"{name} has {len(client_id)} characters; at most {LONGEST_CLIENT_ID} are allowed",
+        )
+    return client_id
+
+
 def objects(found: object, most: int) -> list[dict[str, Any]]:
     """Return the objects of a JSON list, at most `most`. Raises RequestFault for more. Other values are left out."""
     if not isinstance(found, list):
@@ -64,4 +77,4 @@ def objects(found: object, most: int) -> list[dict[str, Any]]:
 def member(found: Mapping[str, Any], name: str) -> str:
     """Return a text of a JSON object; empty if it is missing or no text."""
     value = found.get(name)
-    return value if isinstance(value, str) else ""
+    return encodable(value) if isinstance(value, str) else ""

@@ -118,6 +118,8 @@ def _from_json(header: bytes) -> Command:
     remark, language = found.get("remark"), found.get("language")
     if not _TEXTS.issuperset(map(type, fields.values())):
         fields = {name: given for name, value in fields.items() if (given := _text(value)) is not None}
+    if b"\\u" in header or not header.startswith(b"{"):
+        fields = {encodable(name): encodable(value) for name, value in fields.items()}
     return Command(
         _integer(found, "code"),
         fields,
@@ -128,6 +130,11 @@ def _from_json(header: bytes) -> Command:
         language if isinstance(language, str) else "OTHER",
         _integer(found, "version"),
     )
+
+
+def encodable(text: str) -> str:
+    """Return a text of JSON with a question mark for each half of a surrogate pair, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _loaded(header: bytes) -> object:

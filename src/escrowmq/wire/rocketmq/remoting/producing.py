@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 COMMIT: Final = 0x8
 ROLL_BACK: Final = 0xC
 UNKNOWN: Final = 0
+LONGEST_GROUP: Final = 255
 _LONGEST_IMMUNITY_SECONDS: Final = 3600
 
 
@@ -61,6 +62,11 @@ class RemotingProducer:
         if len(self.groups) >= connection.options.producers:
             raise RequestFault(
                 ResultCode.SYSTEM_BUSY, f"the client has {len(self.groups)} producer groups, which is the limit"
+            )
+        if len(group) > LONGEST_GROUP:
+            raise RequestFault(
+                ResultCode.INVALID_PARAMETER,
+                f"the producer group has {len(group)} characters; at most {LONGEST_GROUP} are allowed",
             )
         connection.login.door.check(Operation.JOIN_PRODUCERS)
         self.groups[group] = None

@@ -9,7 +9,7 @@ import pytest
 from escrowmq.wire.rocketmq.ids import offset_of
 from escrowmq.wire.rocketmq.properties import parse
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
-from tests.unit.wire.rocketmq.remoting.clients import Client, messages, server
+from tests.unit.wire.rocketmq.remoting.clients import Client, messages, send_fields, server
 
 PLACE = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
 
@@ -199,3 +199,24 @@ def test_a_member_needs_permissions_for_group_and_topics() -> None:
     for code in (Code.QUERY_OFFSET, Code.UPDATE_OFFSET):
         assert client.call(code, {**PLACE, "consumerGroup": "h", "commitOffset": "1"}).code == ResultCode.NO_PERMISSION
     assert client.call(Code.CONSUMERS_OF_GROUP, {"consumerGroup": "h"}).code == ResultCode.NO_PERMISSION
+
+
+def test_a_message_that_failed_as_often_as_can_be_noted_is_sent_back() -> None:
+    client = joined()
+    client.call(Code.SEND_V2, send_fields("t") | {"j": str((1 << 31) - 1)}, b"often")
+    often = messages(client.pull("t").body)[-1]
+    client.ok(Code.SEND_BACK, {"group": "g", "offset": str(often.address)})
+    (dead,) = messages(client.pull("%DLQ%g").body)
+    assert dead.failures == (1 << 31) - 1
+
+
+def test_long_ids_of_clients_are_refused() -> None:
+    client = joined()
+    assert client.heartbeat("g", "c" * 256, t="*").code == ResultCode.INVALID_PARAMETER
+    lock = {"consumerGroup": "g", "clientId": "c" * 70_000, "mqSet": [{"topic": "t", "queueId": 0}]}
+    assert client.call(Code.LOCK_QUEUES, body=json.dumps(lock).encode()).code == ResultCode.INVALID_PARAMETER
+
+
+def test_long_names_of_producer_groups_are_refused() -> None:
+    client = joined()
+    assert client.heartbeat(producer="p" * 256).code == ResultCode.INVALID_PARAMETER

@@ -120,3 +120,9 @@ def test_deep_json_is_refused() -> None:
     frame = (4 + len(data)).to_bytes(4, "big") + len(data).to_bytes(4, "big") + data
     with pytest.raises(RemotingError):
         decode(frame)
+
+
+def test_halves_of_surrogate_pairs_in_fields_are_replaced() -> None:
+    header = b'{"code":310,"extFields":{"i\\udc00":"TAGS\\ud800"}}'
+    frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    assert decode(frame).fields == {"i?": "TAGS?"}

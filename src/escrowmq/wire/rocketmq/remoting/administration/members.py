@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.rocketmq.remoting.administration.documents import json_reply
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from escrowmq.wire.rocketmq.remoting.clients import GroupMember, TopicSubscription
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
+
+HIGHEST_RESULT: Final = (1 << 15) - 1
+"""A binary header has 16 bits for the result."""
 
 
 def consumer_connections(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -160,6 +163,7 @@ def _pass_on(connection: RemotingConnection, request: Command, operation: Operat
     def answered(response: Command | None) -> None:
         if response is None:
             response = Command(ResultCode.CONSUME_TIMEOUT, remark=f"consumer <{group}> <{client_id}> Timeout")
-        connection.respond(request, Command(response.code, body=response.body, remark=response.remark))
+        code = response.code if 0 <= response.code <= HIGHEST_RESULT else ResultCode.SYSTEM_ERROR
+        connection.respond(request, Command(code, body=response.body, remark=response.remark))
 
     member.connection.ask(Code(request.code), dict(request.fields), body, answered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
-from escrowmq.wire.rocketmq.remoting.frames import RESPONSE, Command, encode
+from escrowmq.wire.rocketmq.remoting.frames import BINARY, RESPONSE, Command, encode
 from tests.unit.wire.rocketmq.remoting.clients import Client, found, messages, server
 
 
@@ -81,3 +81,24 @@ def test_a_member_consumes_a_message_directly() -> None:
     assert message.content.body == b"body"
     bad = {"consumerGroup": "g", "clientId": "me", "msgId": "x"}
     assert client.call(Code.CONSUME_DIRECTLY, bad).code == ResultCode.SYSTEM_ERROR
+
+
+def test_a_result_that_no_binary_header_can_have_is_a_fault_of_the_member() -> None:
+    member = Client(server())
+    member.heartbeat("g", t="*")
+    operator = Client(member.server, "operator", form=BINARY)
+    number = operator.send(Code.RUNNING_INFO, {"consumerGroup": "g", "clientId": "c"})
+    (asked,) = member.requests(Code.RUNNING_INFO)
+    member.server.receive(member.port, encode(Command(70_000, opaque=asked.opaque, flag=RESPONSE)))
+    member.server.end_turn()
+    found = operator.response(number)
+    assert found is not None
+    assert found.code == ResultCode.SYSTEM_ERROR
+
+
+def test_a_member_that_does_not_read_is_not_asked() -> None:
+    member = Client(server())
+    member.heartbeat("g", t="*")
+    member.port.endpoint.congested(1 << 30)
+    fields = {"consumerGroup": "g", "clientId": "c"}
+    assert Client(member.server, "tool").call(Code.RUNNING_INFO, fields).code == ResultCode.CONSUME_TIMEOUT
