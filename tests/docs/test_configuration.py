@@ -16,7 +16,7 @@ TABLES = {
     for table, field in Config.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 }
-KEY = re.compile(rf"`({'|'.join(TABLES)})\.([a-z_]+)`")
+KEY = re.compile(rf"`({'|'.join(TABLES)})\.(?!py`)([a-z_]+)`")
 TOML = [(page, block) for page in PAGES for block in blocks(page, "toml")]
 
 
