@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from escrowmq.core.branches.branch import State
+from escrowmq.core.branches.large_effects import LargeEffects
 from escrowmq.core.branches.large_requests import Request
 from escrowmq.core.branches.xa import XaResult
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError
+from escrowmq.core.queues.sealed import SealedRuns
 from tests.harness.server import SimServer
 from tests.simulation.branch_model import Model
 from tests.simulation.ledger import Ledger, Violation
@@ -78,7 +80,7 @@ class Pieces:
                     self._record()
                 self._meanwhile(written=written)
                 engine.turn.end()
-                self._look()
+                self._look(end)
                 self._record()
                 before = before if written else self._states(xid)
         except StopIteration as stop:
@@ -96,13 +98,18 @@ class Pieces:
             self._model.ready(UNREADY, result.lsn)
         return result, said, expected
 
-    def _look(self) -> None:
-        """Check that the messages of the request are visible in all queues, or in none (TX-2)."""
+    def _look(self, end: int) -> None:
+        """Check that the messages of the request are visible in all queues, or in none (TX-2). They may be visible before
+        the answer, but not before the record, which ends at `end` (0: not known), is on disk.
+        """
         queues = self._broker.directory.vhost("/").queues
         new = [name for name, items in self._model.queues.items() if any(item.seal == UNREADY for item in items)]
-        hidden = [name for name in new if queues[name].unsynced]
+        hidden = [name for name in new if any(isinstance(runs, SealedRuns) for _, runs, _ in queues[name].unsynced)]
         if hidden and len(hidden) < len(new):
             raise Violation(f"of the messages of one commit, those in {hidden} are not visible, but others are")
+        applying = any(isinstance(holder, LargeEffects) for holder in self._broker.engine.holders)
+        if 0 < end <= self._server.journal.synced_lsn and not hidden and not applying:
+            self._model.ready(UNREADY, end)
 
     def _states(self, xid: Xid) -> dict[XaBranch, State]:
         return {one: one.state for one in self._broker.branches.by_xid.values() if one.xid.gtrid == xid.gtrid}
