@@ -99,8 +99,10 @@ class Pieces:
         return result, said, expected
 
     def _look(self, end: int) -> None:
-        """Check that the messages of the request are visible in all queues, or in none (TX-2). They may be visible before
-        the answer, but not before the record, which ends at `end` (0: not known), is on disk.
+        """Check that the messages of the request are visible in all queues, or in none (TX-2).
+
+        They may be visible before the answer, but not before the record, which ends at `end` (0: not known), is on
+        disk.
         """
         queues = self._broker.directory.vhost("/").queues
         new = [name for name, items in self._model.queues.items() if any(item.seal == UNREADY for item in items)]
