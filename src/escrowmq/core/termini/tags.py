@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 TAG: Final = struct.Struct(">IQI")
 """Queue id, position, and the low 32 bits of the delivery's number. A protocol may pack whole runs with it."""
 
+MASK: Final = 0xFFFFFFFF
+
 
 class TagParts(NamedTuple):
     """The parts of a delivery tag. `number` is the delivery's number at its terminus, modulo 2**32."""
@@ -21,7 +23,7 @@ def delivery_tag(queue: int, position: int, number: int) -> bytes:
     """Return the tag of a delivery. A message that is delivered again after a return has another number, so its tag
     differs.
     """
-    return TAG.pack(queue, position, number & 0xFFFFFFFF)
+    return TAG.pack(queue, position, number & MASK)
 
 
 def parse_tag(tag: bytes) -> TagParts | None:

@@ -36,33 +36,53 @@ from escrowmq.wire.amqp10.resuming import map_for_producer, plan_for_consumer
 from escrowmq.wire.amqp10.subscriptions import Subscription, remaining_source, subscription_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.link import Link
 
+MANY: Final = 1000
+"""Unsettled deliveries above which a link is attached in a turn of its own."""
 _COPY: Final = "copy"
 _CLAIMS: Final = "$cbs"
 """The node to which clients of Azure send tokens. Without it, auto-creation would make a queue that never answers."""
 _DEFAULT_OUTCOME: Final = Modified(delivery_failed=True)
 
 
-def attach(link: Link, request: Attach) -> None:
-    """Attach `link` as `request` asks, or refuse it. Raises AmqpFault that costs the session or the connection."""
+def attach(link: Link, request: Attach) -> Iterator[None] | None:
+    """Attach `link` as `request` asks, or refuse it. The client's next performative is read after the returned task.
+    Raises AmqpFault that costs the session or the connection.
+    """
+    if len(request.unsettled or ()) > MANY:
+        return _attach_later(link, request)
+    return _attach(link, request)
+
+
+def _attach_later(link: Link, request: Attach) -> Iterator[None]:
+    """Attach in a later turn, because it took time to decode the map of unsettled deliveries."""
+    requests = link.session.connection.broker.engine.requests
+    requests.left = min(requests.left, 0)
+    yield
+    yield from _attach(link, request) or ()
+
+
+def _attach(link: Link, request: Attach) -> Iterator[None] | None:
     try:
         if not request.name:
             raise link_fault(INVALID_FIELD, "a link needs a name")
         if _CLAIMS in {getattr(request.source, "address", None), getattr(request.target, "address", None)}:
             raise link_fault(NOT_IMPLEMENTED, "tokens are not accepted (claims-based security); log in by SASL")
         if request.role == RECEIVER:
-            _attach_consumer(link, request)
-        else:
-            _attach_producer(link, request)
+            return _attach_consumer(link, request)
+        _attach_producer(link, request)
     except BrokerError as error:
         _refuse(link, request, refusal(error))
     except AmqpFault as fault:
         if fault.scope is not Scope.LINK:
             raise
         _refuse(link, request, fault)
+    return None
 
 
 def _refuse(link: Link, request: Attach, fault: AmqpFault) -> None:
@@ -95,15 +115,15 @@ def _answer(request: Attach, source: Source | None, target: Target | Coordinator
     )
 
 
-def _attach_consumer(link: Link, request: Attach) -> None:
-    """The client receives: it reads a queue."""
+def _attach_consumer(link: Link, request: Attach) -> Iterator[None] | None:
+    """The client receives: it reads a queue. Return the rest of the work."""
     connection = link.session.connection
     source = request.source or recovered(link) or remaining_source(link)
     if not isinstance(source, Source):
         raise link_fault(NOT_FOUND, f"no terminus of link '{request.name}' to recover")
     if source.address == MANAGEMENT and not source.dynamic:
         _attach_responses(link, request)
-        return
+        return None
     if source.distribution_mode not in {None, "move", _COPY}:
         raise link_fault(INVALID_FIELD, f"distribution mode '{source.distribution_mode}' is unknown")
     nodes = Nodes(connection)
@@ -127,14 +147,16 @@ def _attach_consumer(link: Link, request: Attach) -> None:
     answer = _answer(request, given, request.target)
     if end.policy is not None:
         answer.properties = {key: value for key, value in (request.properties or {}).items() if key in {AFTER, WINDOW}}
+    rest = None
     if request.unsettled is not None:
         plan = plan_for_consumer(loan, request, answer, connection.frame_max)
         answer.unsettled, answer.incomplete_unsettled = plan.unsettled, plan.incomplete
-        end.resume(plan)
+        rest = end.resume(plan)
     if subscription is not None and subscription.durable and queue.name == subscription.queue:
         end.subscribed = True
     after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
     link.session.send(answer, after)
+    return rest
 
 
 def _lend_source(

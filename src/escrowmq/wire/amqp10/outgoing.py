@@ -25,7 +25,7 @@ from escrowmq.wire.amqp10.resumption import Resumption
 from escrowmq.wire.amqp10.sending import TransferFrames, frames_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from escrowmq.core.branches.branch import Keeper, TransactionBranch
     from escrowmq.core.messages.entry import Entry
@@ -62,6 +62,7 @@ class ConsumerLink:
         "_browses",
         "_consumer",
         "_drained",
+        "_draining",
         "_filters",
         "_frames",
         "_frames_left",
@@ -120,6 +121,7 @@ class ConsumerLink:
         self._frames_left: deque[bytes] = deque()  # the rest of a delivery, which waits for the window too
         self._unsent_after = 0  # the LSN for which both wait
         self._drained = False  # whether a drain is to be answered when they have left
+        self._draining = False  # whether a drain begins when the resumption has spent its credit
         self._stalled = False
         self._progress: dict[int, Received] = {}
         self._resumption: Resumption | None = None
@@ -140,12 +142,14 @@ class ConsumerLink:
             browses=self._browses,
         )
 
-    def resume(self, plan: ConsumerPlan) -> None:
-        """Send the deliveries of an earlier link again as soon as the client grants credit. Outcomes that the client
-        has named are applied now.
+    def resume(self, plan: ConsumerPlan) -> Iterator[None] | None:
+        """Send the deliveries of an earlier link again as soon as the client grants credit. The returned task applies
+        the outcomes that the client has named.
         """
-        if self._loan is not None and (plan.pending or plan.only):
-            self._resumption = Resumption(self, self._loan, self._frames, plan)
+        if self._loan is None or not (plan.pending or plan.only):
+            return None
+        self._resumption = Resumption(self, self._loan, self._frames, plan)
+        return self._resumption.adopting()
 
     # -- core.termini.loan.Borrower
 
@@ -206,6 +210,7 @@ class ConsumerLink:
         self._push()
         if self._resumption is not None and self._consumer is not None and not self._frames_left:
             self._allow(self._resumption.credit)
+            self._drain()
         if self._stalled and self._consumer is not None:
             if self.writable:
                 self._stalled = False
@@ -329,10 +334,17 @@ class ConsumerLink:
             if spent > MASK >> 1:
                 spent -= MASK + 1
             self._allow(max(flow.link_credit - spent, 0))
-        if flow.drain:
-            consumer.drain()
-        elif flow.echo:
+        self._draining = flow.drain
+        self._drain()
+        if flow.echo and not flow.drain:
             self._send_flow(drain=False)
+
+    def _drain(self) -> None:
+        """Begin a drain that the client wants, unless deliveries that are sent again have yet to spend their credit."""
+        waits = self._resumption is not None and self._resumption.credit > 0
+        if self._draining and not waits and self._consumer is not None:
+            self._draining = False
+            self._consumer.drain()
 
     def _acquire_for(self, ident: object) -> None:
         """Acquire further deliveries in a transaction, until its discharge (section 4.4.3); None ends this.
@@ -361,10 +373,11 @@ class ConsumerLink:
 
     def _send_flow(self, *, drain: bool) -> None:
         credit = self._consumer.credit.left if self._consumer is not None else 0
+        credit = max(credit, 0) + (self._resumption.credit if self._resumption is not None else 0)
         self.link.session.send_flow(
             handle=self.link.handle,
             delivery_count=(self._given - len(self._unsent)) & MASK,
-            link_credit=max(credit, 0) + len(self._unsent),
+            link_credit=credit + len(self._unsent),
             available=self.queue.ready,
             drain=drain,
         )

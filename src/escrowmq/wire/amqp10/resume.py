@@ -125,6 +125,12 @@ class DeliveryPlan(NamedTuple):
     state: DeliveryState | None = None
 
 
+_ALIKE: Final = {
+    row.receiver: DeliveryPlan(row.number, row.action, row.answer)
+    for row in ROWS
+    if row.sender is _NULL and row.receiver in (_ABSENT, _NULL)
+}
+"""The plans of deliveries without a state at either end, which are most."""
 _WAIT: Final = DeliveryPlan(0, SenderAction.WAIT, ReceiverAction.NOTHING)
 
 
@@ -161,13 +167,23 @@ def resumptions(
     sender: UnsettledMap, receiver: UnsettledMap, *, receiver_complete: bool = True
 ) -> dict[bytes, DeliveryPlan]:
     """Return what happens to each delivery in the map of the sender, in its order."""
+    absent = _ALIKE[_ABSENT] if receiver_complete else _WAIT
     found = {}
-    for tag in sender:
-        if tag not in receiver and not receiver_complete:
+    adopted: dict[int, DeliveryPlan] = {}  # by the identity of the state, which many deliveries may share
+    for tag, local in sender.items():
+        if local is None and tag not in receiver:
+            found[tag] = absent
+        elif local is None and receiver[tag] is None:
+            found[tag] = _ALIKE[_NULL]
+        elif tag not in receiver and not receiver_complete:
             found[tag] = _WAIT
-            continue
-        row = row_of(sender, receiver, tag)
-        found[tag] = DeliveryPlan(row.number, row.action, row.answer, receiver.get(tag))
+        elif local is None and id(receiver[tag]) in adopted:
+            found[tag] = adopted[id(receiver[tag])]
+        else:
+            row, remote = row_of(sender, receiver, tag), receiver.get(tag)
+            found[tag] = DeliveryPlan(row.number, row.action, row.answer, remote)
+            if local is None:
+                adopted[id(remote)] = found[tag]
     return found
 
 

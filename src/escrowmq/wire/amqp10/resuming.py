@@ -8,6 +8,7 @@ then only resumes deliveries that both maps name; the client attaches again for 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.queues.outcome import Disposition
@@ -25,7 +26,7 @@ from escrowmq.wire.amqp10.codec.states import (
     Released,
     TransactionalState,
 )
-from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL, session_fault
+from escrowmq.wire.amqp10.errors import FRAME_SIZE_TOO_SMALL, AmqpFault, session_fault
 from escrowmq.wire.amqp10.parts import point_of
 from escrowmq.wire.amqp10.resume import SenderAction, resumptions, reverted
 
@@ -137,12 +138,22 @@ def _fitting(
 ) -> tuple[dict[bytes, DeliveryState | None], bool]:
     """Return the first deliveries of a map, as many as fit into the answer, and whether others are left out."""
     room = frame_max - _FRAME_HEAD - _MAP_HEAD - len(encode_performative(answer))
+    sizes = set(map(len, unsettled))
+    if len(sizes) == 1 and not any(unsettled.values()):  # as in each map for a consumer
+        count = max(room, 0) // (_TAG_HEAD + max(sizes) + 1)
+        if not count:
+            raise _no_room()
+        return dict(islice(unsettled.items(), count)), count < len(unsettled)
     found: dict[bytes, DeliveryState | None] = {}
     for tag, state in unsettled.items():
         room -= _TAG_HEAD + len(tag) + (1 if state is None else len(encoded_state(state)))
         if room < 0:
             if not found:
-                raise session_fault(FRAME_SIZE_TOO_SMALL, "not even one unsettled delivery fits into a frame")
+                raise _no_room()
             return found, True
         found[tag] = state
     return found, False
+
+
+def _no_room() -> AmqpFault:
+    return session_fault(FRAME_SIZE_TOO_SMALL, "not even one unsettled delivery fits into a frame")

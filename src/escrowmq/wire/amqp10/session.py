@@ -189,8 +189,8 @@ class Session:
 
     # -- performatives of the client
 
-    def attach(self, attach: Attach) -> None:
-        """Attach a link. Raises AmqpFault."""
+    def attach(self, attach: Attach) -> Iterator[None] | None:
+        """Attach a link. Return the rest of the work if there is much. Raises AmqpFault."""
         if attach.handle > self.connection.limits.links - 1:
             raise connection_fault(FRAMING_ERROR, f"handle {attach.handle} is above handle-max")
         if attach.handle in self.links:
@@ -198,7 +198,7 @@ class Session:
         if attach.handle > self.handle_max:
             raise session_fault(LIMIT_EXCEEDED, f"the client's handle-max is {self.handle_max}")
         link = self.links[attach.handle] = Link(self, attach)
-        attaching.attach(link, attach)
+        return attaching.attach(link, attach)
 
     def flow(self, flow: Flow) -> None:
         """Apply the client's windows and the credit of a link. Raises AmqpFault."""

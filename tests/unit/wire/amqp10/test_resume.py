@@ -102,6 +102,18 @@ def test_resumptions_are_in_the_order_of_the_senders_map() -> None:
     assert found[b"3"].state == Accepted()
 
 
+def test_each_delivery_of_many_has_the_plan_that_it_has_alone() -> None:
+    shared = Accepted()
+    states: list[State] = [ABSENT, None, shared, shared, Released(), Received(0, 0), TransactionalState(b"t", shared)]
+    sender: dict[bytes, DeliveryState | None] = {b"%d" % i: None for i in range(len(states))}
+    receiver = {tag: state for tag, state in zip(sender, states, strict=True) if not isinstance(state, str)}
+    for complete in (True, False):
+        found = resumptions(sender, receiver, receiver_complete=complete)
+        for tag in sender:
+            theirs = {tag: receiver[tag]} if tag in receiver else {}
+            assert found[tag] == resumptions({tag: None}, theirs, receiver_complete=complete)[tag]
+
+
 @pytest.mark.parametrize(("complete", "expected"), [(True, [b"2"]), (False, [])])
 def test_the_receiver_forgets_what_the_sender_has_settled(complete: bool, expected: list[bytes]) -> None:
     assert settled_by_sender({b"1": None}, {b"1": None, b"2": Accepted()}, sender_complete=complete) == expected

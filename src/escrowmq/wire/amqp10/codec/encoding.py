@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from escrowmq.wire.amqp10.codec.decoding import MAX_DEPTH, MAX_EMPTY_ITEMS, decode, skip
@@ -36,6 +36,8 @@ _HEAD32: Final = struct.Struct(">BI")
 _COMPOUND8: Final = struct.Struct(">BBB")
 _COMPOUND32: Final = struct.Struct(">BII")
 _U32: Final = struct.Struct(">I")
+
+_MANY: Final = 100
 
 
 def encode(value: Value) -> bytes:
@@ -146,8 +148,18 @@ def _list(value: list[Value], depth: int) -> bytes:
 
 
 def _map(value: dict[Value, Value], depth: int) -> bytes:
+    if len(value) >= _MANY and set(map(type, value)) == {bytes} and all(each is None for each in value.values()):
+        sizes = set(map(len, value))
+        if len(sizes) == 1 and max(sizes) < 256:
+            return compound(0xC1, 2 * len(value), _keys_alone(value, max(sizes)))
     items = [_encode(item, depth + 1) for pair in value.items() for item in pair]
     return compound(0xC1, len(items), b"".join(items))
+
+
+def _keys_alone(value: Iterable[bytes], size: int) -> bytes:
+    """Return the items of a map whose keys have this size, and whose values are null: that of unsettled deliveries."""
+    head = bytes((0xA0, size))
+    return head + (b"\x40" + head).join(value) + b"\x40"
 
 
 def _described(value: Described, depth: int) -> bytes:

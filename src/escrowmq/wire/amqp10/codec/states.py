@@ -20,7 +20,7 @@ from escrowmq.wire.amqp10.codec.composite import (
     one_of,
 )
 from escrowmq.wire.amqp10.codec.errors import CodecError
-from escrowmq.wire.amqp10.codec.types import Symbol, Value
+from escrowmq.wire.amqp10.codec.types import Described, Symbol, ULong, Value
 
 
 @composite(0x1D, "amqp:error:list", SYMBOL, STRING, FIELDS)
@@ -106,12 +106,22 @@ STATE: Final = one_of(Received, *_OUTCOMES, Declared, TransactionalState)
 
 ACCEPTED: Final = encode_composite(Accepted())
 RELEASED: Final = encode_composite(Released())
+_DESCRIPTORS: Final = (ULong, Symbol)
 
 
 def _read_unsettled(value: Value) -> dict[bytes, DeliveryState | None]:
-    states = {}
+    states: dict[bytes, DeliveryState | None] = {}
+    plain: dict[Value, DeliveryState] = {}  # states without fields, by descriptor: most are the same
     for tag, state in _map_of_tags(value).items():
-        states[tag] = None if state is None else STATE.read(state)
+        if state is None:
+            states[tag] = None
+        elif type(state) is Described and type(state.descriptor) in _DESCRIPTORS and state.value == []:
+            found = plain.get(state.descriptor)
+            if found is None:
+                found = plain[state.descriptor] = STATE.read(state)
+            states[tag] = found
+        else:
+            states[tag] = STATE.read(state)
     return states
 
 
@@ -122,7 +132,7 @@ def _map_of_tags(value: Value) -> dict[bytes, Value]:
 
 
 def _write_unsettled(value: dict[bytes, DeliveryState | None]) -> Value:
-    return {tag: described(state) for tag, state in value.items()}
+    return {tag: None if state is None else described(state) for tag, state in value.items()}
 
 
 UNSETTLED: Final = FieldKind(_read_unsettled, _write_unsettled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -123,3 +124,11 @@ def test_depth_is_limited() -> None:
     assert decode(encode(value))[0] == value
     with pytest.raises(CodecError, match="nested deeper"):
         encode([[value]])
+
+
+@pytest.mark.parametrize("odd", [None, (b"12345", None), (b"1234", 0), (Symbol("1234"), None)])
+def test_a_large_map_is_encoded_like_a_small_one(odd: tuple[Value, Value] | None) -> None:
+    items: list[tuple[Value, Value]] = [(b"%03d" % number, None) for number in range(300)]
+    items += [] if odd is None else [odd]
+    body = b"".join(encode(key) + encode(value) for key, value in items)
+    assert encode(dict(items)) == b"\xd1" + pack(">II", len(body) + 4, 2 * len(items)) + body

@@ -6,8 +6,9 @@ import pytest
 
 from escrowmq.wire.amqp10.codec import states
 from escrowmq.wire.amqp10.codec.composite import encode_composite, resolve
-from escrowmq.wire.amqp10.codec.encoding import CodecError, decode
+from escrowmq.wire.amqp10.codec.encoding import CodecError, decode, encode
 from escrowmq.wire.amqp10.codec.states import (
+    UNSETTLED,
     Accepted,
     Declared,
     DeliveryState,
@@ -63,3 +64,19 @@ def test_maps_of_unsettled_deliveries_have_tags_as_keys() -> None:
     assert states.UNSETTLED.read(states.UNSETTLED.write(deliveries) | {}) == {b"a": None, b"b": Accepted()}
     with pytest.raises(CodecError, match="delivery tags"):
         states.UNSETTLED.read({"a": None})
+
+
+def test_a_map_of_unsettled_deliveries_keeps_the_state_of_each() -> None:
+    states: list[DeliveryState | None] = [
+        None,
+        Accepted(),
+        Released(),
+        Accepted(),
+        Rejected(),
+        Modified(),
+        Received(1, 2),
+    ]
+    states.append(TransactionalState(b"t", Accepted()))
+    unsettled = {b"%d" % number: state for number, state in enumerate(states)}
+    written = decode(encode(UNSETTLED.write(unsettled)))[0]
+    assert UNSETTLED.read(written) == unsettled
