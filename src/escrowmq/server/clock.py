@@ -96,7 +96,8 @@ def resume(engine: Engine, last_ms: int, wall: Callable[[], int] | None = None) 
     if abs(wall_ms - engine.now) >= STEP_MS:
         engine.now = last_ms if abs(wall_ms - last_ms) < STEP_MS else wall_ms
     engine.behind_ms = wall_ms - engine.now
-    if abs(engine.behind_ms - recorded_ms) >= JUMP_MS:  # the last record was lost in a crash
+    was_lost = abs(engine.behind_ms - recorded_ms) >= JUMP_MS  # with the end of the log, in a crash
+    if was_lost or engine.now < last_ms:  # a later start, with `last_ms` less than a day ahead, must not return to that
         _record(engine)
     if abs(engine.behind_ms) >= JUMP_MS:
         where = "behind" if engine.behind_ms > 0 else "ahead of"

@@ -178,6 +178,26 @@ def test_records_from_before_a_step_of_days_do_not_count(machine: Machine, monke
     assert broker.engine.now == wall_ms_of(machine)
 
 
+def test_a_start_days_before_the_journal_is_remembered_by_the_next(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first start is more than a day before the newest record, the second one less than that."""
+    monkeypatch.setattr(module, "_wall", lambda: machine.wall)
+    ahead = Site(now=wall_ms_of(machine) + STEP_MS + 1000)
+    ahead.queue()
+    ahead.turn()
+    for _ in range(2):
+        log = Journal.open(ahead.storage)
+        broker = Broker(log, random.Random(1))
+        recover(log, broker)
+        assert broker.engine.now == wall_ms_of(machine)
+        batch = log.take_batch(broker.engine.now * 1000)
+        if batch is not None:
+            batch.write()
+            log.batch_done(batch)
+        machine.pass_time(60 * SECOND)
+
+
 def test_a_difference_whose_record_was_lost_is_recorded_at_the_start(machine: Machine) -> None:
     site = Site(now=wall_ms_of(machine))
     site.queue()
