@@ -60,7 +60,7 @@ class View:
     __slots__ = ("_short", "address", "around", "history", "keyed", "packed", "properties", "whole")
 
     def __init__(self, envelope: Envelope) -> None:
-        exchange, key = envelope.exchange.encode(), envelope.routing_key.encode()
+        exchange, key = envelope.exchange.encode(), keyed.deliverable_key(envelope.routing_key).encode()
         own = envelope.protocol in _OWN
         self.keyed = envelope.protocol == KEYED
         self.address = bytes((len(exchange),)) + exchange + (b"" if self.keyed else bytes((len(key),)) + key)

@@ -18,6 +18,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import packed
 from escrowmq.wire.amqp091.packed import PACKED
 
+_LONGEST: Final = 255
 KEYED: Final = 93
 """The protocol number of envelopes whose messages have keyed content. The routing key of such an envelope is empty."""
 BETWEEN: Final = b"\xce\x02\x00\x01"
@@ -36,7 +37,17 @@ def packed_part(content: bytes) -> bytes:
 
 def routing_key_of(envelope: Envelope, content: bytes) -> str:
     """Return the routing key of a message, for any form of its content."""
-    return content[1 : 1 + content[0]].decode() if envelope.protocol == KEYED else envelope.routing_key
+    return content[1 : 1 + content[0]].decode() if envelope.protocol == KEYED else deliverable_key(envelope.routing_key)
+
+
+def deliverable_key(key: str) -> str:
+    """Return a routing key as AMQP 0-9-1 can deliver it. One that has no short string is empty: earlier versions stored
+    tags of RocketMQ of any length, and tags that are not UTF-8.
+    """
+    if key.isascii():
+        return key if len(key) <= _LONGEST else ""
+    octets = key.encode("utf-8", "surrogatepass")
+    return key if len(octets) <= _LONGEST and octets.decode("utf-8", "replace") == key else ""
 
 
 def readdressed(content: bytes, channel: bytes) -> bytes:

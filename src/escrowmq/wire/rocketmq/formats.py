@@ -17,6 +17,7 @@ from escrowmq.wire.rocketmq.content import (
     properties_of,
     unpack,
 )
+from escrowmq.wire.rocketmq.names import LONGEST_TAG
 from escrowmq.wire.rocketmq.properties import applications, delay_of, parse, render
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ LARGEST_BODY: Final = 64 << 20
 MOST_PROPERTIES: Final = 32_767
 """The most octets of the properties' text that clients of classic remoting can read."""
 
+_LONGEST_KEY: Final = 255
 _ZLIB: Final = (0x000, 0x300)
 _ENCODINGS: Final = {0x000: "deflate", 0x100: "lz4", 0x200: "zstd", 0x300: "deflate"}
-_LONGEST_TAG: Final = 127
 
 
 class RocketMQFormat:
@@ -80,12 +81,13 @@ def to_neutral(envelope: Envelope, content: bytes) -> Neutral:
     found = unpack(content)
     properties = parse(found.properties)
     body = plain_body(found)
+    key = _key(envelope.routing_key)
     annotations: dict[str, Plain] = {}
     if keys := _text(properties.get(names.KEYS)):
         annotations[KEYS] = keys
     return Neutral(
         envelope.exchange,
-        envelope.routing_key,
+        key,
         envelope.extra_keys,
         envelope.deaths,
         durable=envelope.durable,
@@ -93,7 +95,7 @@ def to_neutral(envelope: Envelope, content: bytes) -> Neutral:
         annotations=annotations,
         message_id=_text(properties.get(names.UNIQUE_KEY)),
         correlation_id=_text(properties.get(names.CORRELATION_ID)),
-        subject=envelope.routing_key or None,
+        subject=key or None,
         content_encoding=None if body is not None else _ENCODINGS.get(found.system_flag & COMPRESSION_MASK),
         created=found.born_ms if found.born_ms >= 0 else None,
         group_id=_text(properties.get(names.MESSAGE_GROUP)),
@@ -116,6 +118,11 @@ def plain_body(content: MessageContent) -> bytes | None:
     return body if inflater.eof else None
 
 
+def _key(tag: str) -> str:
+    """A tag as a routing key; empty if it can be none. Versions that did not check tags have stored such ones."""
+    return tag if _text(tag) is not None and len(tag.encode()) <= _LONGEST_KEY else ""
+
+
 def _text(value: str | None) -> str | None:
     """`value`, unless it has octets that are no UTF-8."""
     try:
@@ -128,7 +135,8 @@ def _text(value: str | None) -> str | None:
 def from_neutral(message: Neutral) -> tuple[Envelope, bytes]:
     """Return envelope and content. Values that have no text form, or would be too long, are left out."""
     own: dict[str, str] = {}
-    tag = message.routing_key if len(message.routing_key) <= _LONGEST_TAG else ""
+    room = MOST_PROPERTIES
+    tag = message.routing_key if len(message.routing_key) <= LONGEST_TAG else ""
     for name, value in (
         (names.UNIQUE_KEY, message.message_id),
         (names.KEYS, message.annotations.get(KEYS)),
@@ -137,9 +145,10 @@ def from_neutral(message: Neutral) -> tuple[Envelope, bytes]:
         (names.CORRELATION_ID, message.correlation_id),
     ):
         text = as_text(value)
-        if text:
+        size = len(render({name: text})) if text else 0
+        if text and size <= room:
             own[name] = text
-    room = MOST_PROPERTIES - len(render(own))
+            room -= size
     for name, value in (message.annotations | message.properties).items():
         text = as_text(value)
         if text is None or name in names.SYSTEM or name == KEYS:

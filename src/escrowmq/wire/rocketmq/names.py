@@ -14,6 +14,9 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 RETRY: Final = "%RETRY%"
 DEAD_LETTER: Final = "%DLQ%"
 LONGEST_TOPIC: Final = 127
+LONGEST_TAG: Final = 127
+"""Characters. In UTF-8, a tag has at most 255 octets, because AMQP 0-9-1 delivers it as a routing key."""
+_MOST_OCTETS: Final = 255
 LONGEST_GROUP: Final = 120
 """Less than what clients allow, so that the names of a group's retry and dead-letter topics are valid."""
 
@@ -42,6 +45,19 @@ def topic_fault(name: str) -> str:
     if _VALID.fullmatch(name) is None:
         return f"the topic {name!r} has characters other than letters, digits, %, |, - and _"
     return f"the topic {name} is RocketMQ's own" if is_reserved(name) else ""
+
+
+def tag_fault(tag: str) -> str:
+    """Return the reason why `tag`, which may be empty, cannot be that of a message; empty if it can."""
+    if len(tag) > LONGEST_TAG:
+        return f"the tag has {len(tag)} characters; at most {LONGEST_TAG} are allowed"
+    if tag.isascii():
+        return ""
+    try:
+        size = len(tag.encode())
+    except UnicodeEncodeError:
+        return "the tag is not valid UTF-8"
+    return f"the tag has {size} octets; at most {_MOST_OCTETS} are allowed" if size > _MOST_OCTETS else ""
 
 
 def is_reserved(topic: str) -> bool:

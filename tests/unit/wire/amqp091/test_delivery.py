@@ -18,6 +18,7 @@ from escrowmq.wire.amqp091.spec import BasicDeliver
 from escrowmq.wire.amqp10.codec.sections import APPLICATION_PROPERTIES, DATA, encode_section
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 from escrowmq.wire.outbox import LARGE
+from escrowmq.wire.rocketmq.content import envelope_of
 
 LARGE_SIZES = (LARGE - 1, LARGE, LARGE + 1, 140_000)
 short = st.text(max_size=60).filter(lambda text: len(text.encode()) < 256)
@@ -207,3 +208,9 @@ def test_long_headers_are_not_kept_once_for_each_channel() -> None:
             assert Deliveries(channel, "t", 4096).build(1, [Entry(1, b"body", Run(envelope, 1, 0))])
     assert not view_of(long).around
     assert len(view_of(short).around) <= 64
+
+
+@pytest.mark.rule("MSG-1")
+@pytest.mark.parametrize("tag", ["x" * 256, "\u20ac" * 100, "\udcff"])
+def test_a_stored_routing_key_that_has_no_short_string_is_delivered_as_an_empty_one(tag: str) -> None:
+    assert view_of(envelope_of("t", tag)).address == b"\x01t\x00"

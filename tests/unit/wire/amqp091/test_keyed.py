@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
-from escrowmq.wire.amqp091.keyed import KEYED, join, packed_part, readdressed, routing_key_of, single_out
+from escrowmq.wire.amqp091.keyed import (
+    KEYED,
+    deliverable_key,
+    join,
+    packed_part,
+    readdressed,
+    routing_key_of,
+    single_out,
+)
 from escrowmq.wire.amqp091.packed import PACKED, pack
 
 octets = st.binary(min_size=1, max_size=300)
@@ -38,3 +47,12 @@ def test_a_message_gets_an_envelope_of_its_own() -> None:
     envelope, content = single_out(shared, join(b"k", pack(b"\0\0", b"body")))
     assert content == pack(b"\0\0", b"body")
     assert envelope.encode() == Envelope("x", "k", protocol=PACKED, durable=True, priority=3, ttl=9).encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "delivered"),
+    [("x" * 255, "x" * 255), ("x" * 256, ""), ("ä" * 127, "ä" * 127), ("ä" * 128, ""), ("\udcff", "")],
+)
+def test_a_routing_key_without_a_short_string_is_empty(key: str, delivered: str) -> None:
+    assert deliverable_key(key) == delivered
+    assert routing_key_of(Envelope("x", key, protocol=PACKED), b"") == delivered

@@ -116,3 +116,19 @@ def test_a_message_keeps_its_own_envelope() -> None:
 )
 def test_simple_values_have_a_text(value: object, text: str | None) -> None:
     assert as_text(value) == text
+
+
+@pytest.mark.rule("MSG-1")
+@pytest.mark.parametrize("tag", ["x" * 32_000, "\U0001f600" * 127, "\udcff"])
+def test_a_stored_tag_that_can_be_no_routing_key_is_left_out(tag: str) -> None:
+    content = MessageContent(render({"TAGS": tag}), b"body")
+    found = FORMAT.neutral(envelope_of("t", tag), content.pack())
+    assert (found.routing_key, found.subject, found.body) == ("", None, b"body")
+
+
+@pytest.mark.rule("MSG-1")
+def test_values_of_other_protocols_that_clients_could_not_read_are_left_out() -> None:
+    long = "x" * 40_000
+    message = Neutral("t", "", message_id=long, group_id=long, correlation_id="c", properties={"a": "b"}, body=b"body")
+    _, content = FORMAT.encode(message)
+    assert parse(unpack(content).properties) == {"CORRELATION_ID": "c", "a": "b"}

@@ -29,3 +29,13 @@ def test_a_group_has_a_retry_topic_and_a_dead_letter_topic() -> None:
     assert names.group_of(names.retry_topic("g")) == "g"
     assert names.group_of(names.dead_letter_topic("g")) == "g"
     assert names.group_of("t") is None
+
+
+@pytest.mark.parametrize("tag", ["", "a", "x" * 127, "ä" * 127, "\U0001f600" * 63])
+def test_these_are_tags(tag: str) -> None:
+    assert names.tag_fault(tag) == ""
+
+
+@pytest.mark.parametrize("tag", ["x" * 128, "\u20ac" * 86, "\U0001f600" * 64, "\udcff"])
+def test_a_tag_that_can_be_no_routing_key_is_none(tag: str) -> None:
+    assert names.tag_fault(tag)

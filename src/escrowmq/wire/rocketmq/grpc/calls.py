@@ -30,6 +30,7 @@ class Call:
         "_begun",
         "_connection",
         "_stream",
+        "counted",
         "deadline",
         "due",
         "is_over",
@@ -51,6 +52,8 @@ class Call:
         self.method: UnaryMethod | StreamMethod
         self.requests: list[bytes] = []
         """Messages that have arrived and are not handled yet."""
+        self.counted = 0
+        """The part of `kept` that the endpoint has counted."""
         self.on_message: Callable[[Any], None] | None = None
         """Set by the handler of a stream of requests."""
         self.on_end: Callable[[], None] | None = None
@@ -60,6 +63,11 @@ class Call:
         timeout = timeout_ms(self.metadata.get(b"grpc-timeout", b""))
         self.due = None if timeout is None else now_ms + timeout
         """The time at which the client gives up; None if it waits for ever."""
+
+    @property
+    def kept(self) -> int:
+        """The number of octets of requests that are kept: incomplete ones, and those that wait for the call's end."""
+        return self.reader.size + sum(map(len, self.requests))
 
     def text(self, name: bytes) -> str:
         """Return a header as text, or an empty one."""

@@ -34,14 +34,13 @@ MOST_TOPICS: Final = 1024
 class GrpcClient:
     """One client. Its telemetry stream is the way by which the broker reaches it."""
 
-    __slots__ = ("_session", "_topics", "attempts", "ident", "kind", "language", "leases", "settings", "telemetry")
+    __slots__ = ("_session", "_topics", "attempts", "ident", "kind", "language", "leases", "telemetry")
 
     def __init__(self, session: GrpcSession, ident: str, language: str) -> None:
         self._session = session
         self.ident = ident
         self.language = language
         self.kind = ClientType.CLIENT_TYPE_UNSPECIFIED
-        self.settings = Settings()
         self.telemetry: Call | None = None
         self.leases = RenewedLeases(session.broker.engine)
         self.attempts = ReceiveAttempts()
@@ -74,7 +73,6 @@ class GrpcClient:
 
     def configure(self, settings: Settings) -> None:
         """Take the client's settings, and answer with ours."""
-        self.settings = settings
         self.kind = settings.client_type
         for topic in settings.publishing.topics[:MOST_TOPICS]:
             self.produces(named(topic))
@@ -115,7 +113,7 @@ class GrpcClient:
 
     def describe(self) -> dict[str, object]:
         """Return the client's entry in lists of connections."""
-        kind = ClientType.Name(self.kind).lower().replace("_", " ") if self.kind else ""
+        kind = ClientType.Name(self.kind).lower().replace("_", " ") if self.kind in ClientType.values() else ""
         return {"id": self.ident, "language": self.language, "kind": kind, "telemetry": self.telemetry is not None}
 
 

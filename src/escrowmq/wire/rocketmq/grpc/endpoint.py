@@ -17,7 +17,7 @@ from escrowmq.wire.flow import OutputFlow
 from escrowmq.wire.http2.connection import Http2Connection
 from escrowmq.wire.http2.frames import ErrorCode, Http2Fault
 from escrowmq.wire.http2.headers import encode
-from escrowmq.wire.http2.limits import Http2Limits
+from escrowmq.wire.http2.limits import SETTINGS, Http2Limits
 from escrowmq.wire.outbox import Outbox, Piece
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, refusal
 from escrowmq.wire.rocketmq.grpc.calls import Call
@@ -174,22 +174,26 @@ class GrpcEndpoint:
         call = stream.call
         if not isinstance(call, Call) or call.is_over:
             return
-        before = call.reader.size
         try:
             found = call.reader.feed(data)
-            self._incomplete += call.reader.size - before
+            if isinstance(call.method, UnaryMethod):
+                call.requests += found
+            self._incomplete += call.kept - call.counted
+            call.counted = call.kept
             if self._incomplete > INCOMPLETE:
                 raise GrpcFault(GrpcStatus.RESOURCE_EXHAUSTED, "too many incomplete requests on one connection")
+            if len(call.requests) > 1:
+                raise _not_one()
         except GrpcFault as fault:
-            self._drop_incomplete(call)
-            call.fail(fault)
+            self._give_up(call, fault)
             return
         self.large_bodies = call.reader.size > len(data)
+        if not found:
+            self._requests.left -= 1  # so that DATA in many small frames is divided into turns
         if call.on_message is not None:
             for message in found:
+                self._http2.patience.spend(SETTINGS)
                 self._message(call, message)
-        else:
-            call.requests += found
 
     def ended(self, stream: Stream) -> None:
         """The client has sent all of a call's requests."""
@@ -203,7 +207,7 @@ class GrpcEndpoint:
         if not isinstance(call.method, UnaryMethod):
             call.finish()
         elif len(call.requests) != 1:
-            call.fail(GrpcFault(GrpcStatus.INVALID_ARGUMENT, "the method takes exactly one request"))
+            call.fail(_not_one())
         elif self._session is not None:
             self._run(self._session, call, call.method, call.requests.pop())
 
@@ -235,8 +239,10 @@ class GrpcEndpoint:
     def _watch(self, call: Call) -> None:
         """End a call at its deadline."""
         if call.due is not None and not call.is_over and call.deadline is None:
-            late = GrpcFault(GrpcStatus.DEADLINE_EXCEEDED, "the deadline of the call has passed")
-            call.deadline = self._broker.engine.deadlines.set(call.due, partial(call.fail, late))
+            call.deadline = self._broker.engine.deadlines.set(call.due, partial(self._expire, call))
+
+    def _expire(self, call: Call) -> None:
+        self._give_up(call, GrpcFault(GrpcStatus.DEADLINE_EXCEEDED, "the deadline of the call has passed"))
 
     def _open(self, session: GrpcSession, call: Call) -> None:
         """Open a stream of requests."""
@@ -256,16 +262,21 @@ class GrpcEndpoint:
         try:
             handle(call.method.request.FromString(data))
         except DecodeError:
-            call.fail(GrpcFault(GrpcStatus.INTERNAL, "the request is no message of its type"))
+            self._give_up(call, GrpcFault(GrpcStatus.INTERNAL, "the request is no message of its type"))
         except BrokerError as error:
             self._login.refusals.call(error)
             status = GrpcStatus.PERMISSION_DENIED if error.condition in _DENIED else GrpcStatus.INVALID_ARGUMENT
-            call.fail(GrpcFault(status, error.text))
+            self._give_up(call, GrpcFault(status, error.text))
         except RocketmqRefusal as error:
-            call.fail(GrpcFault(GrpcStatus.INVALID_ARGUMENT, str(error)))
+            self._give_up(call, GrpcFault(GrpcStatus.INVALID_ARGUMENT, str(error)))
+
+    def _give_up(self, call: Call, fault: GrpcFault) -> None:
+        self._drop_incomplete(call)
+        call.fail(fault)
 
     def _drop_incomplete(self, call: Call) -> None:
-        self._incomplete -= call.reader.size
+        self._incomplete -= call.counted
+        call.counted = 0
         call.reader.clear()
 
     # -- the login
@@ -306,3 +317,7 @@ class GrpcEndpoint:
     def _read_on(self) -> None:
         if not self._is_lost and self._http2.has_unread:
             self._host.carry_on(self)
+
+
+def _not_one() -> GrpcFault:
+    return GrpcFault(GrpcStatus.INVALID_ARGUMENT, "the method takes exactly one request")

@@ -23,46 +23,47 @@ def prefixed(message: bytes) -> bytes:
 
 
 class MessageReader:
-    """Cuts the DATA of one call into messages. `size` is the number of octets that it keeps."""
+    """Cuts the DATA of one call into messages."""
 
-    __slots__ = ("_chunks", "_gzip", "size")
+    __slots__ = ("_gzip", "_held")
 
     def __init__(self, encoding: bytes) -> None:
         """`encoding` is the call's `grpc-encoding`. Raises GrpcFault if it is unknown."""
         if encoding not in {b"", b"identity", b"gzip"}:
             raise GrpcFault(GrpcStatus.UNIMPLEMENTED, "compressed by another method than gzip (grpc-encoding)")
         self._gzip = encoding == b"gzip"
-        self._chunks: list[bytes] = []
-        self.size = 0
+        self._held = bytearray()
 
-    def feed(self, data: bytes) -> list[bytes]:
+    @property
+    def size(self) -> int:
+        """The number of octets that are kept."""
+        return len(self._held)
+
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
         """Return the messages that `data` completes. Raises GrpcFault for one that is malformed or too long."""
-        self._chunks.append(data)
-        self.size += len(data)
+        held, at = self._held, 0
+        if held:
+            held += data
+            data = held
         found: list[bytes] = []
-        while self.size >= _PREFIX.size:
-            head = self._chunks[0] if len(self._chunks[0]) >= _PREFIX.size else self._joined()
-            compressed, length = _PREFIX.unpack_from(head)
+        while len(data) - at >= _PREFIX.size:
+            compressed, length = _PREFIX.unpack_from(data, at)
             if length > LARGEST:
                 raise GrpcFault(GrpcStatus.RESOURCE_EXHAUSTED, f"a message of {length} octets; at most {LARGEST}")
-            end = _PREFIX.size + length
-            if self.size < end:
+            start, end = at + _PREFIX.size, at + _PREFIX.size + length
+            if len(data) < end:
                 break
-            whole = self._joined()
-            found.append(self._plain(compressed, whole[_PREFIX.size : end]))
-            self._chunks = [whole[end:]] if len(whole) > end else []
-            self.size -= end
+            found.append(self._plain(compressed, bytes(data[start:end])))
+            at = end
+        if held:
+            del held[:at]
+        elif at < len(data):
+            held += data[at:]
         return found
 
     def clear(self) -> None:
         """Forget what is incomplete."""
-        self._chunks = []
-        self.size = 0
-
-    def _joined(self) -> bytes:
-        if len(self._chunks) > 1:
-            self._chunks = [b"".join(self._chunks)]
-        return self._chunks[0]
+        self._held = bytearray()
 
     def _plain(self, compressed: int, message: bytes) -> bytes:
         if not compressed:

@@ -12,6 +12,8 @@ from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, milliseconds
 from escrowmq.wire.rocketmq.grpc.framing import gunzipped
 from escrowmq.wire.rocketmq.grpc.kinds import NAMES
 from escrowmq.wire.rocketmq.grpc.settings import LARGEST_BODY
+from escrowmq.wire.rocketmq.grpc.status import GrpcFault, GrpcStatus
+from escrowmq.wire.rocketmq.names import tag_fault
 from escrowmq.wire.rocketmq.properties import render
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Encoding, Message, SystemProperties
 
@@ -23,8 +25,8 @@ MOST_PROPERTIES: Final = 128
 LARGEST_PROPERTIES: Final = 16 << 10
 LONGEST_ID: Final = 255
 LONGEST_GROUP: Final = 64
-LONGEST_TAG: Final = 127
 LONGEST_DELAY_MS: Final = 24 * 3600 * 1000
+_LATEST_MS: Final = 1 << 63
 _SEPARATOR: Final = re.compile("[\x01\x02]")
 _CONTROL: Final = re.compile("[\x01\x02\r\n\t]")
 
@@ -95,7 +97,12 @@ def _kind(system: SystemProperties) -> str:
 def _body(message: Message) -> bytes:
     body = message.body
     if message.system_properties.body_encoding == Encoding.GZIP:
-        body = gunzipped(body)
+        try:
+            body = gunzipped(body)
+        except GrpcFault as fault:  # the other messages of the request have results of their own
+            too_large = fault.status is GrpcStatus.RESOURCE_EXHAUSTED
+            code = Code.MESSAGE_BODY_TOO_LARGE if too_large else Code.MESSAGE_CORRUPTED
+            raise RocketmqRefusal(code, fault.text) from None
     if not body:
         raise RocketmqRefusal(Code.MESSAGE_BODY_EMPTY, "message body cannot be empty")
     if len(body) > LARGEST_BODY:
@@ -134,10 +141,11 @@ def _tag(system: SystemProperties) -> str:
     if not system.HasField("tag"):
         return ""
     tag = _clean(system.tag, "tag", Code.ILLEGAL_MESSAGE_TAG)
-    if not tag.strip() or "|" in tag or len(tag) > LONGEST_TAG:
-        raise RocketmqRefusal(
-            Code.ILLEGAL_MESSAGE_TAG, f"the tag {tag[:LONGEST_TAG]!r} is blank, too long, or has a '|'"
-        )
+    fault = tag_fault(tag)
+    if fault:
+        raise RocketmqRefusal(Code.ILLEGAL_MESSAGE_TAG, fault)
+    if not tag.strip() or "|" in tag:
+        raise RocketmqRefusal(Code.ILLEGAL_MESSAGE_TAG, f"the tag {tag!r} is blank or has a '|'")
     return str(tag)
 
 
@@ -173,7 +181,8 @@ def _immunity(system: SystemProperties) -> int:
 
 
 def timestamp_ms(timestamp: Timestamp) -> int | None:
-    """Return a time in milliseconds since the epoch; None if it is not set."""
+    """Return a time in milliseconds since the epoch; None if it is not set, or has more than 63 bits."""
     if not timestamp.seconds and not timestamp.nanos:
         return None
-    return max(0, int(timestamp.seconds) * 1000 + int(timestamp.nanos) // 1_000_000)
+    found = max(0, int(timestamp.seconds) * 1000 + int(timestamp.nanos) // 1_000_000)
+    return found if found < _LATEST_MS else None

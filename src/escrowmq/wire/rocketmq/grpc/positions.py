@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from escrowmq.core.access.table import Operation
-from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, ok
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok
 from escrowmq.wire.rocketmq.grpc.incoming import timestamp_ms
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, QueryOffsetPolicy
 from escrowmq.wire.rocketmq.proto.service_pb2 import (
@@ -45,7 +45,7 @@ def get_offset(session: GrpcSession, call: Call, request: GetOffsetRequest) -> N
 def update_offset(session: GrpcSession, call: Call, request: UpdateOffsetRequest) -> None:
     """Note that a group has handled everything before an offset. Its progress never goes back (GRP-5)."""
     stream, name = _stream(session, request.message_queue), session.group(request.group)
-    session.door.check(Operation.CONSUME_GROUP, exchange=request.message_queue.topic.name, queue=name)
+    session.door.check(Operation.CONSUME_GROUP, exchange=named(request.message_queue.topic), queue=name)
     if request.offset < 0:
         raise RocketmqRefusal(Code.ILLEGAL_OFFSET, "an offset cannot be negative")
     session.catalogue.ensure_group(name).advance(stream, request.offset + 1)

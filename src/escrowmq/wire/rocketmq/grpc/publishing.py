@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from escrowmq.core.budget import PUBLISH
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq.content import envelope_of
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok, refusal
+from escrowmq.wire.rocketmq.grpc.framing import LARGEST
 from escrowmq.wire.rocketmq.grpc.incoming import IncomingMessage, read_message
 from escrowmq.wire.rocketmq.grpc.kinds import check_type
 from escrowmq.wire.rocketmq.grpc.transactions import store_half
@@ -34,10 +36,13 @@ def send_message(session: GrpcSession, call: Call, request: SendMessageRequest) 
         raise RocketmqRefusal(Code.BAD_REQUEST, f"a request must have 1 to {MOST_MESSAGES} messages")
     if session.is_blocked():
         raise RocketmqRefusal(Code.TOO_MANY_REQUESTS, f"the broker accepts no messages now: {session.blocked}")
-    entries, last = [], 0
+    entries, last, size = [], 0, 0
+    session.broker.engine.requests.left -= (len(request.messages) - 1) * PUBLISH
     for message in request.messages:
         try:
-            entry, lsn = _store(session, call, message)
+            incoming = _read(session, message, size)
+            size += len(incoming.body)
+            entry, lsn = _store(session, call, message, incoming)
             last = max(last, lsn)
         except BrokerError as error:
             session.refusals.call(error)
@@ -56,9 +61,22 @@ def _together(entries: list[SendResultEntry]) -> Status:
     return Status(code=Code.MULTIPLE_RESULTS, message="the messages have different results")
 
 
-def _store(session: GrpcSession, call: Call, message: Message) -> tuple[SendResultEntry, int]:
+def _read(session: GrpcSession, message: Message, size: int) -> IncomingMessage:
+    """Return a message whose request has `size` octets of bodies before it. Raises RocketmqRefusal.
+
+    Few octets of a request can stand for very many of compressed bodies, so all of them together are bounded.
+    """
+    if size > LARGEST:
+        raise RocketmqRefusal(
+            Code.MESSAGE_BODY_TOO_LARGE, f"the bodies of one request have more than {LARGEST} octets, decompressed"
+        )
+    return read_message(message, named(message.topic), session.broker.engine.now)
+
+
+def _store(
+    session: GrpcSession, call: Call, message: Message, incoming: IncomingMessage
+) -> tuple[SendResultEntry, int]:
     """Store one message. Return its result, and the LSN that the answer waits for."""
-    incoming = read_message(message, named(message.topic), session.broker.engine.now)
     topic = session.topic(message.topic)
     session.door.check_publish(topic.name, (incoming.tag,))
     check_type(topic.message_type, incoming.kind)

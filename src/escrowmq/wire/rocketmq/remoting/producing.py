@@ -11,7 +11,13 @@ from escrowmq.wire.rocketmq.content import TRANSACTION_COMMITTED, MessageContent
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.fields import number
-from escrowmq.wire.rocketmq.remoting.messages import StoredAt, content_for, encode_stored, without_transaction
+from escrowmq.wire.rocketmq.remoting.messages import (
+    LONGEST_PROPERTIES,
+    StoredAt,
+    content_for,
+    encode_stored,
+    without_transaction,
+)
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 
 if TYPE_CHECKING:
@@ -90,7 +96,9 @@ class RemotingProducer:
         content = without_transaction(content_for(half.envelope, half.content))
         found = properties.parse(content.properties)
         found[properties.CHECKS] = str(half.checks)
-        content = content._replace(properties=properties.render(found))
+        rendered = properties.render(found)
+        if len(rendered) <= LONGEST_PROPERTIES:  # clients cannot read more
+            content = content._replace(properties=rendered)
         offset = ids.half_offset(half.number)
         queue = max(content.queue, 0)
         host, port = connection.address
@@ -124,9 +132,14 @@ def store_half(
     kept = {name: value for name, value in found.items() if name not in properties.DELAYS}
     kept[properties.PRODUCER_GROUP] = group
     kept[properties.TRANSACTION_ID] = key
-    content = content._replace(
-        properties=properties.render(kept), system_flag=content.system_flag | TRANSACTION_COMMITTED
-    )
+    rendered = properties.render(kept)
+    if len(rendered) > LONGEST_PROPERTIES:
+        raise RequestFault(
+            ResultCode.MESSAGE_ILLEGAL,
+            f"the properties have {len(rendered)} octets with those of the transaction; at most {LONGEST_PROPERTIES} "
+            "are allowed",
+        )
+    content = content._replace(properties=rendered, system_flag=content.system_flag | TRANSACTION_COMMITTED)
     immunity = min(max(properties.whole(found.get(properties.CHECK_IMMUNITY)) or 0, 0), _LONGEST_IMMUNITY_SECONDS)
     login = connection.login
     login.door.check(Operation.STORE_HALF, exchange=topic.name, key=tag)

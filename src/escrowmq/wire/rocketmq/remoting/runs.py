@@ -14,7 +14,7 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.rocketmq import ids, properties
 from escrowmq.wire.rocketmq.content import TRANSACTION_COMMITTED, envelope_of, head_of
-from escrowmq.wire.rocketmq.names import LONGEST_TOPIC
+from escrowmq.wire.rocketmq.names import tag_fault
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.frames import HEAD, JSON, VERSION
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES
@@ -106,7 +106,7 @@ class SendRuns:
         text = raw.encode("utf-8", "surrogateescape")
         key = properties.octets_of(text, properties.UNIQUE_KEY) or b""
         tag = properties.value_of(text, properties.TAGS) or ""
-        if not key.isalnum() or len(tag) > LONGEST_TOPIC or len(text) > LONGEST_PROPERTIES:
+        if not key.isalnum() or (tag and tag_fault(tag)) or len(text) > LONGEST_PROPERTIES:
             return False
         if len(request.body) > self._connection.largest_body:
             return False
@@ -141,6 +141,8 @@ class SendRuns:
         if not group or not text.endswith(b"\x02"):
             return False
         text += b"%b\x01%b\x02" % (properties.TRANSACTION_ID.encode(), key)
+        if len(text) > LONGEST_PROPERTIES:
+            return False
         head = head_of(0, TRANSACTION_COMMITTED, born_ms, int(queue), 0, connection.born, len(text))
         login, producer = connection.login, connection.producer
         try:

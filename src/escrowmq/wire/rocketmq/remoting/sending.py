@@ -116,8 +116,7 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
         *connection.born,
     )
     tag = found.get(properties.TAGS, "")
-    if len(tag) > names.LONGEST_TOPIC:
-        raise RequestFault(ResultCode.MESSAGE_ILLEGAL, f"the tag has more than {names.LONGEST_TOPIC} characters")
+    _check_tag(tag)
     connection.login.door.check_publish(topic.name, (tag,))
     if transactional:
         return store_half(connection, asked.group, topic, tag, content, found)
@@ -169,6 +168,12 @@ def _check_type(topic: Topic, kind: str) -> None:
         raise RequestFault(ResultCode.MESSAGE_ILLEGAL, fault)
 
 
+def _check_tag(tag: str) -> None:
+    fault = names.tag_fault(tag)
+    if fault:
+        raise RequestFault(ResultCode.MESSAGE_ILLEGAL, fault)
+
+
 def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> HandlerReply:
     try:
         parts = decode_batch(body, MOST_IN_BATCH)
@@ -190,6 +195,7 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
                 raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "a batch cannot have transactional messages")
             _check_type(topic, kind)
         tag = properties.value_of(part.properties, properties.TAGS) or ""
+        _check_tag(tag)
         head = head_of(part.flag, 0, asked.born_ms, partition, 0, connection.born, len(part.properties))
         content = b"".join((head, part.properties, part.body))
         if runs and runs[-1][0] == tag:

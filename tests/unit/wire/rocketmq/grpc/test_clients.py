@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from escrowmq.wire.http2.frames import ErrorCode
 from escrowmq.wire.rocketmq.grpc.framing import prefixed
 from escrowmq.wire.rocketmq.grpc.status import GrpcStatus
 from escrowmq.wire.rocketmq.proto.definition_pb2 import ClientType, Code, Publishing, Resource, Settings
@@ -74,3 +77,22 @@ def test_too_many_clients_on_one_connection_are_refused() -> None:
     for i in range(100):
         peer.run("Heartbeat", HeartbeatRequest(), x_mq_client_id=f"c{i}")
     assert peer.run("Heartbeat", HeartbeatRequest()).status.code == Code.TOO_MANY_REQUESTS
+
+
+def test_a_client_of_an_unknown_kind_can_be_listed() -> None:
+    peer = GrpcPeer(server())
+    peer.run("Heartbeat", HeartbeatRequest(client_type=99))  # type: ignore[arg-type]
+    assert peer.endpoint.describe()["clients"] == [
+        {"id": "client-1", "language": "TEST", "kind": "", "telemetry": False}
+    ]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_flood_of_settings_ends_the_connection() -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Telemetry")
+    for _ in range(4):
+        peer.client.send_data(number, prefixed(TelemetryCommand(settings=SETTINGS).SerializeToString()) * 100)
+        peer.server.receive(peer.port, peer.client.data_to_send())
+        peer.server.end_turn()
+    assert [code for code, _ in peer.server.faults] == [ErrorCode.ENHANCE_YOUR_CALM.name]

@@ -187,3 +187,65 @@ def test_work_of_one_read_is_divided_into_turns() -> None:
         peer.send(numbers[-1], BEAT, ends=True)
     peer.exchange()
     assert all(peer.status(number) == 0 for number in numbers)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_second_request_of_a_call_is_refused_before_its_end() -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Heartbeat")
+    peer.send(number, prefixed(b"") * 2)
+    peer.exchange()
+    assert peer.status(number) == GrpcStatus.INVALID_ARGUMENT
+
+
+@pytest.mark.rule("FAIR-3")
+def test_complete_requests_of_calls_that_do_not_end_are_bounded_together() -> None:
+    peer = GrpcPeer(server())
+    numbers = []
+    for size in [(4 << 20) - 100] * 8 + [1000]:
+        numbers.append(peer.open("SendMessage"))
+        peer.send(numbers[-1], prefixed(bytes(size)))
+        peer.exchange()
+    assert [peer.status(number) for number in numbers] == [*[None] * 8, GrpcStatus.RESOURCE_EXHAUSTED]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_refused_requests_do_not_widen_the_bound_of_incomplete_ones() -> None:
+    peer = GrpcPeer(server())
+    for _ in range(300):
+        number = peer.open("Heartbeat")
+        peer.send(number, b"\x00\xff\xff\xff\xff" + bytes(15_000))
+    peer.exchange()
+    chunk = b"\x00" + LARGEST.to_bytes(4, "big") + bytes(4 << 20)
+    numbers = []
+    for _ in range(8):
+        numbers.append(peer.open("Heartbeat"))
+        peer.send(numbers[-1], chunk)
+        peer.exchange()
+    assert [peer.status(number) for number in numbers] == [*[None] * 7, GrpcStatus.RESOURCE_EXHAUSTED]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_call_that_ends_at_its_deadline_counts_no_more() -> None:
+    peer = GrpcPeer(server())
+    chunk = b"\x00" + LARGEST.to_bytes(4, "big") + bytes(4 << 20)
+    for _ in range(9):
+        number = peer.open("Telemetry", grpc_timeout="1S")
+        peer.send(number, chunk)
+        peer.exchange()
+        assert peer.status(number) is None
+        peer.server.after(1000)
+        peer.exchange()
+        assert peer.status(number) == GrpcStatus.DEADLINE_EXCEEDED
+
+
+@pytest.mark.rule("FAIR-1")
+def test_data_in_single_octets_is_divided_into_turns() -> None:
+    peer = GrpcPeer(server())
+    number = peer.open("Heartbeat")
+    peer.exchange()
+    before = peer.server.broker.engine.requests.left
+    for octet in prefixed(bytes(100))[:100]:
+        peer.client.send_data(number, bytes((octet,)))
+    peer.server.receive(peer.port, peer.client.data_to_send())
+    assert peer.server.broker.engine.requests.left <= before - 100

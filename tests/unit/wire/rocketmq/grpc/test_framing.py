@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 import zlib
 from itertools import pairwise
 
@@ -80,3 +81,19 @@ def test_timeouts(value: bytes, expected: int | None) -> None:
 def test_malformed_timeouts_are_faults(value: bytes) -> None:
     with pytest.raises(GrpcFault):
         timeout_ms(value)
+
+
+@pytest.mark.rule("FAIR-2")
+def test_a_message_in_single_octets_is_kept_without_overhead() -> None:
+    reader, size = MessageReader(b""), 50_000
+    tracemalloc.start()
+    for octet in prefixed(bytes(size))[:-1]:
+        reader.feed(bytes((octet,)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert reader.size == size + 4
+    assert held < 2 * size
+
+
+def test_many_messages_in_one_piece_are_read_without_copies_of_the_rest() -> None:
+    assert MessageReader(b"").feed(prefixed(b"") * 200_000) == [b""] * 200_000

@@ -73,6 +73,7 @@ def test_a_compressed_body_is_stored_plain() -> None:
         ({"body": b""}, Code.MESSAGE_BODY_EMPTY),
         ({"body": bytes(LARGEST_BODY + 1)}, Code.MESSAGE_BODY_TOO_LARGE),
         ({"tag": " "}, Code.ILLEGAL_MESSAGE_TAG),
+        ({"tag": "\U0001f600" * 127}, Code.ILLEGAL_MESSAGE_TAG),
         ({"tag": "a||b"}, Code.ILLEGAL_MESSAGE_TAG),
         ({"tag": "a\nb"}, Code.ILLEGAL_MESSAGE_TAG),
         ({"keys": [" "]}, Code.ILLEGAL_MESSAGE_KEY),
@@ -107,3 +108,20 @@ def test_times() -> None:
     assert timestamp_ms(Timestamp()) is None
     assert timestamp_ms(Timestamp(seconds=1, nanos=2_000_000)) == 1002
     assert timestamp_ms(Timestamp(seconds=-5)) == 0
+
+
+def test_a_time_of_birth_that_cannot_be_stored_is_that_of_the_arrival() -> None:
+    given = message("t", born_timestamp=Timestamp(seconds=2**63 - 1))
+    assert read_message(given, "t", NOW).born_ms == NOW
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(b"no gzip", Code.MESSAGE_CORRUPTED), (gzip.compress(bytes(8 << 20)), Code.MESSAGE_BODY_TOO_LARGE)],
+)
+def test_a_compressed_body_that_cannot_be_read_concerns_its_message_only(body: bytes, code: Code) -> None:
+    given = message("t", body)
+    given.system_properties.body_encoding = Encoding.GZIP
+    with pytest.raises(RocketmqRefusal) as refused:
+        read_message(given, "t", NOW)
+    assert refused.value.status.code == code

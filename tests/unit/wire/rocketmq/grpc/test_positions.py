@@ -57,3 +57,13 @@ def test_the_offsets_of_a_queue() -> None:
 @pytest.mark.parametrize("number", [-1, 4])
 def test_a_queue_that_does_not_exist_is_refused(number: int) -> None:
     assert get(begun(), number).status.code == Code.BAD_REQUEST
+
+
+@pytest.mark.rule("SEC-1")
+def test_the_permission_for_an_offset_is_that_of_the_topic_with_its_namespace() -> None:
+    peer = begun()
+    peer.topic("secret%t")
+    peer.server.broker.access.set_permission("guest", "/", ".*", ".*", "^(t|g)$")
+    place = MessageQueue(topic=Resource(resource_namespace="secret", name="t"), id=0)
+    found = peer.run("UpdateOffset", UpdateOffsetRequest(group=GROUP, message_queue=place, offset=1))
+    assert found.status.code == Code.FORBIDDEN

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from escrowmq.core.messages.entry import Entry
 from escrowmq.wire.rocketmq.content import PROTOCOL, unpack
-from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, MessageType
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Encoding, MessageType
 from escrowmq.wire.rocketmq.proto.service_pb2 import SendMessageRequest
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message, server
 
@@ -101,3 +103,16 @@ def test_the_number_of_messages_is_bounded(count: int) -> None:
     peer.topic("t")
     found = peer.run("SendMessage", SendMessageRequest(messages=[message("t")] * count))
     assert found.status.code == Code.BAD_REQUEST
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_decompressed_bodies_of_a_request_are_bounded_together() -> None:
+    peer = GrpcPeer(server())
+    peer.topic("t")
+    body = gzip.compress(bytes(3 << 20))
+    sent = [message("t", body, f"ID{i}") for i in range(4)]
+    for each in sent:
+        each.system_properties.body_encoding = Encoding.GZIP
+    found = peer.run("SendMessage", SendMessageRequest(messages=sent))
+    codes = [entry.status.code for entry in found.entries]
+    assert codes == [Code.OK, Code.OK, Code.MESSAGE_BODY_TOO_LARGE, Code.MESSAGE_BODY_TOO_LARGE]

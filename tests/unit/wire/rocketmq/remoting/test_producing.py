@@ -223,3 +223,12 @@ def test_another_user_decides_only_messages_of_topics_that_it_may_write() -> Non
     client.port.endpoint.login.enter("eve")
     machine.broker.access.set_permission("eve", "/", ".*", "^$", ".*")
     assert end(client, sent, COMMIT) == ResultCode.NO_PERMISSION
+
+
+def test_a_half_message_whose_properties_nobody_could_read_is_refused() -> None:
+    client = Client(server())
+    for name in ("long", "CHECK_IMMUNITY_TIME_IN_SECONDS"):
+        fields = send_fields("x", UNIQ_KEY="A1", TRAN_MSG="true", PGROUP="pg")
+        fields["i"] += f"{name}\x01{'1' * (32_724 - len(name))}\x02"
+        sent = client.call(Code.SEND_V2, fields)
+        assert sent.code == ResultCode.MESSAGE_ILLEGAL

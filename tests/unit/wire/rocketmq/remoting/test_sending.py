@@ -170,3 +170,20 @@ def test_a_retry_that_failed_too_often_is_a_dead_letter() -> None:
 )
 def test_the_host_of_birth_is_that_of_the_client(host: str, octets: bytes) -> None:
     assert born_at(Peer(host, 77)) == (octets, 77 if octets else 0)
+
+
+LONG_TAGS = [b"x" * 128, "\U0001f600".encode() * 127, b"\xff"]
+"""Tags that can be no routing keys of AMQP 0-9-1."""
+
+
+@pytest.mark.rule("MSG-1")
+@pytest.mark.parametrize("tag", LONG_TAGS)
+def test_a_tag_that_other_protocols_cannot_deliver_is_refused(tag: bytes) -> None:
+    client = Client(server())
+    batch = part(1, b"a", b"TAGS\x01a\x02") + part(2, b"b", b"TAGS\x01" + tag + b"\x02")
+    assert client.call(Code.SEND_BATCH, send_fields("t"), batch).code == ResultCode.MESSAGE_ILLEGAL
+    text = tag.decode("utf-8", "replace")
+    single = client.publish("t", TAGS=text)
+    assert single.code == (ResultCode.SUCCESS if len(text) == 1 else ResultCode.MESSAGE_ILLEGAL)
+    plain = client.publish("t", TAGS=text, UNIQ_KEY="A1")
+    assert plain.code == single.code
