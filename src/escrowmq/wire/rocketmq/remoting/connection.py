@@ -20,7 +20,6 @@ from escrowmq.wire.rocketmq.remoting.frames import (
     RESPONSE,
     Command,
     RemotingError,
-    decode,
     encode,
     frame_size,
 )
@@ -30,6 +29,7 @@ from escrowmq.wire.rocketmq.remoting.questions import Answered, Questions
 from escrowmq.wire.rocketmq.remoting.requests import HANDLERS
 from escrowmq.wire.rocketmq.remoting.runs import SendRuns
 from escrowmq.wire.rocketmq.remoting.sending import born_at
+from escrowmq.wire.rocketmq.remoting.shapes import HeaderShapes
 from escrowmq.wire.rocketmq.signature import remoting_proof
 from escrowmq.wire.rocketmq.topics import Catalogue
 from escrowmq.wire.unread import Unread
@@ -78,6 +78,7 @@ class RemotingConnection:
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self.pulls = HeldPulls(self)
         self._sends = SendRuns(self)
+        self._headers = HeaderShapes()
         self._unread = Unread()
         self._lane = 0
         self._number = 0
@@ -112,7 +113,7 @@ class RemotingConnection:
                     self.large_bodies = size > LARGE_BODY
                     unread.add(data[at:] if at else data, size)
                     return
-                command = decode(data[at : at + size])
+                command = self._headers.decode(data[at : at + size])
                 at += size
                 budget.left -= METHOD
                 if command.code != Code.SEND_V2 or not sends.take(command):
