@@ -112,7 +112,13 @@ class Door:
                 self._access.check_topic(self.user, self._vhost.name, exchange, given, "write")
         else:
             kind: Kind = "queue" if need.object is Object.QUEUE else "exchange"
-            self._access.check(self.user, self._vhost.name, kind, given, _PATTERNS[need.right])
+            right = _PATTERNS.get(need.right) or self._any_right(given)
+            self._access.check(self.user, self._vhost.name, kind, given, right)
+
+    def _any_right(self, name: str) -> NameRight:
+        """A right that the user has on `name`, or one of those that the user lacks."""
+        allowed, vhost = self._access.allowed, self._vhost.name
+        return next((right for right in _PATTERNS.values() if allowed(self.user, vhost, name, right)), "read")
 
     def _check_key(self, exchange: str, key: str, right: NameRight) -> None:
         found = self._vhost.exchanges.get(exchange)

@@ -42,6 +42,8 @@ class Right(StrEnum):
     CONFIGURE = "configure"
     WRITE = "write"
     READ = "read"
+    ANY = "configure, write or read"
+    """Any of the three. Whoever may use an object may know of it."""
     WRITE_EVERY_KEY = "write with every routing key"
     """No topic permission restricts the keys, because those of the messages are not known when a way is set up."""
     SEE = "see"
@@ -184,7 +186,7 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
     # A topic is an exchange. The name of a consumer group is compared with the patterns for queues.
     Operation.DECLARE_TOPIC: (_EXCHANGE_CONFIGURE,),
     Operation.DELETE_TOPIC: (_EXCHANGE_CONFIGURE,),
-    Operation.DESCRIBE_TOPIC: (),
+    Operation.DESCRIBE_TOPIC: (Need(Object.EXCHANGE, Right.ANY),),
     Operation.DECLARE_GROUP: (_QUEUE_CONFIGURE,),
     Operation.DELETE_GROUP: (_QUEUE_CONFIGURE,),
     Operation.DESCRIBE_GROUP: (_QUEUE_READ,),

@@ -79,7 +79,7 @@ OPERATIONS: Final[Mapping[int, tuple[Operation, ...]]] = {
     spec.EscrowDecide.INDEX: (Operation.SET_PROGRESS, Operation.DECIDE_BRANCH),
     spec.EscrowProgress.INDEX: (Operation.GET_PROGRESS,),
     spec.EscrowList.INDEX: (Operation.LIST_QUEUE,),
-    spec.EscrowPartitions.INDEX: (Operation.DESCRIBE_TOPIC,),
+    spec.EscrowPartitions.INDEX: (Operation.DESCRIBE_TOPIC, Operation.DESCRIBE_QUEUE),
 }
 """By the index of the method. Before a connection is open, the handshake admits only its own methods."""
 

@@ -50,9 +50,28 @@ class Catalogue:
         """Return a topic, or None."""
         return self._broker.topics.find(self.vhost, name)
 
+    def seen(self, name: str) -> Topic | None:
+        """Return a topic of which the user may know, or None. Raises ACCESS_REFUSED for other names."""
+        self.check_see(name)
+        return self.find(name)
+
     def all(self) -> list[Topic]:
-        """Return all topics."""
-        return self._broker.topics.all(self.vhost)
+        """Return all topics of which the user may know."""
+        return [topic for topic in self._broker.topics.all(self.vhost) if self.sees(topic.name)]
+
+    def check_see(self, topic: str) -> None:
+        """Check that the user may know of a topic. The group's own topics are covered by its name, too."""
+        group = group_of(topic)
+        if group is None or not self._door.allows(Operation.DESCRIBE_GROUP, queue=group):
+            self._door.check(Operation.DESCRIBE_TOPIC, exchange=topic)
+
+    def sees(self, topic: str) -> bool:
+        """Return whether the user may know of a topic."""
+        try:
+            self.check_see(topic)
+        except BrokerError:
+            return False
+        return True
 
     def create(self, name: str, partitions: int, message_type: str = MIXED) -> Topic:
         """Create a topic, or let it grow. Raises BrokerError."""

@@ -129,3 +129,16 @@ def test_restricted_keys_are_checked_each_time() -> None:
     made.check_publish("topic", ("a",))
     with pytest.raises(BrokerError):
         made.check_publish("topic", ("a", "b"))
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize("right", ["configure", "write", "read"])
+def test_one_of_three_rights_is_enough_to_know_of_a_topic(right: str) -> None:
+    access = Access()
+    access.add_vhost("/")
+    access.add_user("u", "")
+    access.set_permission("u", "/", **{each: "^t$" if each == right else "" for each in ("configure", "write", "read")})
+    made = Door(access, "u", VirtualHost[Queue]("/"))
+    assert made.allows(Operation.DESCRIBE_TOPIC, exchange="t")
+    with pytest.raises(BrokerError, match="access to exchange 'theirs'"):
+        made.check(Operation.DESCRIBE_TOPIC, exchange="theirs")

@@ -144,6 +144,18 @@ def test_the_partitions_of_a_topic_are_counted() -> None:
     assert counts == [3, 0, 0]
 
 
+@pytest.mark.rule("SEC-1")
+def test_the_partitions_are_told_to_users_that_may_read_the_streams() -> None:
+    made, client = pair()
+    topic = spec.ExchangeDeclare("t", "x-partitioned", durable=True, arguments={"x-partitions": 3})
+    client.call(1, topic, spec.ExchangeDeclareOk)
+    made.broker.access.set_permission("guest", "/", "^$", "^$", "^t-[0-9]+$")
+    assert client.call(1, spec.EscrowPartitions("t"), spec.EscrowPartitionsOk).count == 3
+    made.broker.access.set_permission("guest", "/", "^$", "^$", "^other$")
+    client.send(1, spec.EscrowPartitions("t"))
+    fails_channel(client, 1, codes.ACCESS_REFUSED, "access to exchange 't'")
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         "method",

@@ -62,6 +62,7 @@ REFUSED: dict[Operation, Method] = {
     Operation.SETTLE_RESERVED: spec.EscrowSettle("q", "etl", 2),
     Operation.RELEASE_RESERVED: spec.EscrowRelease("q", "etl"),
     Operation.DESCRIBE_QUEUE: spec.EscrowDescribe("q"),
+    Operation.DESCRIBE_TOPIC: spec.EscrowPartitions("x"),
 }
 """For each operation that has needs, a method of a user that may only configure `free`; `answered` has the others."""
 

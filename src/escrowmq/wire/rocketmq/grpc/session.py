@@ -73,14 +73,14 @@ class GrpcSession:
         return found
 
     def topic(self, resource: Resource) -> Topic:
-        """Return a topic. Raises RocketmqRefusal. None is created: clients ask for the queues of a topic before they
-        send, and consumers ask, too.
+        """Return a topic that the user may see. Raises RocketmqRefusal and ACCESS_REFUSED. None is created: clients ask
+        for the queues of a topic before they send, and consumers ask, too.
         """
         name = named(resource)
         fault = topic_fault(name)
         if fault:
             raise RocketmqRefusal(Code.ILLEGAL_TOPIC, fault)
-        found = self.catalogue.find(name)
+        found = self.catalogue.seen(name)
         if found is None:
             raise unknown_topic(name)
         return found

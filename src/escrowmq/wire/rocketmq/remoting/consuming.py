@@ -151,7 +151,11 @@ def _place(connection: RemotingConnection, request: Command) -> tuple[str, Strea
 
 def _stream(connection: RemotingConnection, request: Command) -> StreamQueue | HalfView:
     topic = text(request.fields, "topic")
-    return view_of(connection, topic) or connection.catalogue.stream(topic, number(request.fields, "queueId"))
+    view = view_of(connection, topic)
+    if view is not None:
+        return view
+    connection.catalogue.check_see(topic)
+    return connection.catalogue.stream(topic, number(request.fields, "queueId"))
 
 
 def max_offset(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -200,7 +204,8 @@ def _lock(connection: RemotingConnection, request: Command, *, lock: bool) -> Ha
     group = catalogue.ensure_group(name)
     locked = []
     for queue in objects(found.get("mqSet"), MOST_QUEUES):
-        topic, partition = catalogue.find(member(queue, "topic")), queue.get("queueId")
+        asked, partition = member(queue, "topic"), queue.get("queueId")
+        topic = catalogue.find(asked) if catalogue.sees(asked) else None
         if topic is None or type(partition) is not int or not 0 <= partition < len(topic.streams):
             continue
         stream = topic.streams[partition]

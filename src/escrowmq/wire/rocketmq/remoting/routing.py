@@ -27,8 +27,9 @@ def route(connection: RemotingConnection, request: Command) -> HandlerReply:
     asks for it before its first heartbeat, and would ask again only after 20 seconds.
     """
     name = text(request.fields, "topic")
-    options = connection.options
-    topic, permissions = connection.catalogue.find(name), READ_WRITE
+    options, catalogue = connection.options, connection.catalogue
+    own = name == AUTO_CREATE or name in STATES or name in (options.cluster, options.broker_name)
+    topic, permissions = (catalogue.find if own else catalogue.seen)(name), READ_WRITE
     if topic is not None:
         count = len(topic.streams)
     elif name in STATES:

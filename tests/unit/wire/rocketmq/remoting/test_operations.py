@@ -55,6 +55,15 @@ REFUSED: dict[Code, tuple[dict[str, str], bytes]] = {
     Code.RUNNING_INFO: ({**GROUP, "clientId": "c"}, b""),
     Code.RESET_PROGRESS: ({**GROUP, "timestamp": "0"}, b""),
     Code.COPY_PROGRESS: ({"topic": "t", "srcGroup": "g", "destGroup": "g"}, b""),
+    Code.MAX_OFFSET: (PLACE, b""),
+    Code.MIN_OFFSET: (PLACE, b""),
+    Code.SEARCH_OFFSET: ({**PLACE, "timestamp": "0"}, b""),
+    Code.EARLIEST_TIME: (PLACE, b""),
+    Code.ROUTE: (PLACE, b""),
+    Code.TOPIC_CONFIG: (PLACE, b""),
+    Code.TOPIC_STATS: (PLACE, b""),
+    Code.RATES: ({"statsName": "TOPIC_PUT_NUMS", "statsKey": "t"}, b""),
+    Code.GROUPS_OF_TOPIC: (PLACE, b""),
     Code.QUERY_MESSAGE: ({"topic": "t", "key": "k"}, b""),
 }
 """For each request that a user without any right may not send: its fields and its body."""
@@ -66,7 +75,10 @@ ANSWERED = {
     Code.RECALL,
     Code.RESUME_HALF,
     Code.BROKER_CONSUME_STATS,
-    Code.GROUPS_OF_TOPIC,
+    Code.ALL_TOPICS,
+    Code.TOPICS_OF_CLUSTER,
+    Code.ALL_TOPIC_CONFIGS,
+    Code.BROKER_RUNTIME,
 }
 """These need rights on an object that the request finds first; other tests try them."""
 
@@ -99,7 +111,6 @@ def test_groups_of_others_are_left_out() -> None:
     listed = json.loads(stripped().ok(Code.ALL_GROUP_CONFIGS).body)
     assert listed["subscriptionGroupTable"] == {}
     assert json.loads(stripped().ok(Code.BROKER_CONSUME_STATS).body)["consumeStatsList"] == []
-    assert json.loads(stripped().ok(Code.GROUPS_OF_TOPIC, {"topic": "t"}).body)["groupList"] == []
 
 
 @pytest.mark.rule("SEC-1")
@@ -121,3 +132,51 @@ def test_a_message_that_is_named_by_its_id_needs_the_right_to_read_its_topic() -
     assert not Door(client.server.broker.access, "bob", client.server.broker.directory.vhost("/")).allows(
         Operation.DECIDE_HALF, half=half_of_guest
     )
+
+
+def with_permission(configure: str, write: str, read: str) -> Client:
+    """Return a client of a user with these permissions only. There are the topics t and secret, and a group."""
+    client = stripped()
+    client.server.broker.access.set_permission("guest", "/", ".*", ".*", ".*")
+    client.publish("secret")
+    client.ok(Code.UPDATE_OFFSET, {**PLACE, "topic": "secret", "commitOffset": "1"})
+    client.server.broker.access.set_permission("guest", "/", configure, write, read)
+    return Client(client.server, "restricted")
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize("rights", [("^t$", "^$", "^$"), ("^$", "^t$", "^$"), ("^$", "^$", "^(t|g)$")])
+def test_a_topic_is_seen_by_those_that_may_use_it(rights: tuple[str, str, str]) -> None:
+    client = with_permission(*rights)
+    assert client.ok(Code.MAX_OFFSET, PLACE).fields == {"offset": "1"}
+    client.ok(Code.ROUTE, {"topic": "t"})
+    for code in (Code.ALL_TOPICS, Code.TOPICS_OF_CLUSTER):
+        listed = json.loads(client.ok(code).body)["topicList"]
+        assert "t" in listed
+        assert "secret" not in listed
+    assert "secret" not in json.loads(client.ok(Code.ALL_TOPIC_CONFIGS).body)["topicConfigTable"]
+    assert json.loads(client.ok(Code.BROKER_RUNTIME).body)["table"]["msgPutTotalTodayNow"] == "1"
+
+
+@pytest.mark.rule("SEC-1")
+def test_the_progress_of_a_group_shows_no_topic_that_the_user_may_not_see() -> None:
+    client = with_permission("^$", "^$", "^(t|g)$")
+    for code in (Code.CONSUME_STATS, Code.BROKER_CONSUME_STATS):
+        assert b"secret" not in client.ok(code, GROUP).body
+
+
+@pytest.mark.rule("SEC-1")
+def test_the_topics_of_a_group_are_seen_by_its_members() -> None:
+    client = with_permission("^$", "^$", "^(t|g)$")
+    client.ok(Code.ROUTE, {"topic": "%RETRY%g"})
+    assert "%RETRY%g" in json.loads(client.ok(Code.ALL_TOPICS).body)["topicList"]
+    assert client.call(Code.ROUTE, {"topic": "%RETRY%other"}).code == ResultCode.NO_PERMISSION
+
+
+@pytest.mark.rule("SEC-1")
+def test_queues_of_a_topic_that_the_user_may_not_see_are_not_locked() -> None:
+    client = with_permission("^g$", "^$", "^g$")
+    asked = [{"topic": topic, "queueId": 0} for topic in ("t", "%RETRY%g")]
+    body = json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": asked}).encode()
+    locked = json.loads(client.ok(Code.LOCK_QUEUES, body=body).body)["lockOKMQSet"]
+    assert [each["topic"] for each in locked] == ["%RETRY%g"]

@@ -43,7 +43,7 @@ _UNKNOWN: Final = (
 
 
 def broker_runtime(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Return figures about the broker."""
+    """Return figures about the broker, and about the topics that the user may see."""
     del request
     topics = connection.catalogue.all()
     held = sum(stream.end - stream.begin for topic in topics for stream in topic.streams)
@@ -63,7 +63,7 @@ def broker_runtime(connection: RemotingConnection, request: Command) -> HandlerR
 def topic_rates(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return how many messages a topic has received in the last minute, hour and day."""
     name, key = text(request.fields, "statsName"), text(request.fields, "statsKey")
-    topic = connection.catalogue.find(key) if name == _PUT_NUMBERS else None
+    topic = connection.catalogue.seen(key) if name == _PUT_NUMBERS else None
     if topic is None:
         raise RequestFault(ResultCode.SYSTEM_ERROR, f"The stats <{name[:100]}> <{key[:200]}> not exist")
     found = {}

@@ -51,7 +51,7 @@ def broker_consume_stats(connection: RemotingConnection, request: Command) -> Ha
 
 
 def _stats(connection: RemotingConnection, group: Group, only: str) -> tuple[str, int]:
-    """The progress of a group, and the number of messages that it has still to handle."""
+    """The progress of a group in topics that the user may see, and the number of messages that it has yet to handle."""
     rows: list[tuple[tuple[str, int], dict[str, Any]]] = []
     behind = 0
     for topic in connection.catalogue.all():
@@ -127,7 +127,7 @@ def copy_progress(connection: RemotingConnection, request: Command) -> HandlerRe
 
 
 def _topic(connection: RemotingConnection, name: str) -> Topic:
-    found = connection.catalogue.find(name)
+    found = connection.catalogue.seen(name)
     if found is None:
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"Topic {name} does not exist")
     return found

@@ -52,7 +52,7 @@ def delete_topic(connection: RemotingConnection, request: Command) -> HandlerRep
 
 
 def all_topics(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Return the names of all topics."""
+    """Return the names of all topics that the user may see."""
     del request
     return json_reply({"brokerAddr": None, "topicList": _names(connection)})
 
@@ -68,7 +68,7 @@ def topic_config(connection: RemotingConnection, request: Command) -> HandlerRep
 
 
 def all_topic_configs(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Return the settings of all topics."""
+    """Return the settings of all topics that the user may see."""
     del request
     configs = {name: _view_config(name) for name in STATES}
     configs |= {topic.name: _topic_config(topic) for topic in connection.catalogue.all()}
@@ -124,7 +124,7 @@ def _offsets(begin: int, end: int, updated_ms: int) -> dict[str, int]:
 
 def _topic(connection: RemotingConnection, request: Command) -> Topic:
     name = text(request.fields, "topic")
-    found = connection.catalogue.find(name)
+    found = connection.catalogue.seen(name)
     if found is None:
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
     return found
@@ -155,7 +155,7 @@ def address_of_broker(connection: RemotingConnection) -> str:
 def groups_of_topic(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return the names of the groups that consume a topic now, or have progress in it."""
     name, allows = text(request.fields, "topic"), connection.login.door.allows
-    topic, members = connection.catalogue.find(name), connection.consumers.members
+    topic, members = None if name in STATES else connection.catalogue.seen(name), connection.consumers.members
     found = [
         group.name
         for group in connection.catalogue.groups()
