@@ -230,7 +230,7 @@ class SimServer:
         one turn are carried out to their end.
         """
         self._work()
-        while self._unfinished:
+        while self._unfinished or self._overdue:
             self._go_on()
             self._work()
         self._flush_all()
@@ -254,10 +254,15 @@ class SimServer:
     def _work(self) -> None:
         broker = self.broker
         broker.engine.now = self.now
-        due = broker.engine.next_deadline()
-        if due is not None and due <= self.now:
+        if self._overdue:
             broker.engine.run_deadlines()
         broker.engine.turn.end()
+
+    @property
+    def _overdue(self) -> bool:
+        """Whether deadlines are due. A turn runs as many as its work allows."""
+        due = self.broker.engine.next_deadline()
+        return due is not None and due <= self.now
 
     def _flush_all(self) -> None:
         while self._stirred:

@@ -29,6 +29,7 @@ DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
 CANCELLED: Final = 1  # a consumer that is detached from its queue, and perhaps told so
 CHANNEL: Final = 4  # a channel that returns all that it holds, apart from its consumers
 DECLARED: Final = 8  # a stream that is made for a topic
+DEADLINE: Final = 5  # a deadline that is due, apart from the work that its action counts itself
 DELETED: Final = 4  # a queue that is deleted, apart from its messages, bindings and consumers
 _HANDOVER: Final = 1
 _ALIKE: Final = 4

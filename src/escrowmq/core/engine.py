@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from escrowmq.core.budget import HEADERS, STEPS, Budget
+from escrowmq.core.budget import DEADLINE, HEADERS, STEPS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.leftover import LeftOver
@@ -452,9 +452,16 @@ class Engine:
         self.turn.endings.append(record)
 
     def run_deadlines(self) -> None:
-        """Run the actions that are due at `now`."""
+        """Run actions that are due at `now`, as many as one turn's work allows. The next turn runs the others, which
+        `next_deadline` still shows as due.
+        """
+        requests = self.requests
+        requests.renew()
         for action in self.deadlines.due(self.now):
             action()
+            requests.left -= DEADLINE
+            if requests.left <= 0:
+                break
 
     def next_deadline(self) -> int | None:
         return self.deadlines.next()

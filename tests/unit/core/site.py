@@ -133,10 +133,12 @@ class Site:
 
     def turn(self, *, sync: bool = True) -> None:
         """End a turn as the server does, and all turns that continue its deliveries."""
-        self.broker.engine.run_deadlines()
-        self.broker.engine.turn.end()
-        while self.broker.engine.turn.unfinished:
-            self.broker.engine.turn.end()
+        engine = self.broker.engine
+        engine.run_deadlines()
+        engine.turn.end()
+        while engine.turn.unfinished or (engine.next_deadline() or engine.now + 1) <= engine.now:
+            engine.run_deadlines()
+            engine.turn.end()
         if sync:
             self.sync()
             self.broker.engine.turn.end()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import partial
 
 import pytest
 
 from escrowmq.core.branches.branch import Settlement
+from escrowmq.core.budget import DEADLINE, TURN
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
@@ -241,3 +243,16 @@ def test_routing_to_a_missing_exchange_is_refused(site: Site) -> None:
     assert site.broker.engine.route(site.vhost, Envelope("", "q")) == ()
     queue = site.queue()
     assert site.broker.engine.route(site.vhost, Envelope("", "no", extra_keys=("q", "q"))) == (queue,)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_deadlines_that_are_due_together_are_met_in_several_turns_and_in_order(site: Site) -> None:
+    engine, met = site.broker.engine, list[int]()
+    for number in range(300):
+        engine.deadlines.set(site.now, partial(met.append, number))
+    engine.run_deadlines()
+    assert 0 < len(met) <= TURN // DEADLINE + 1
+    assert engine.next_deadline() == site.now
+    while engine.next_deadline() is not None:
+        engine.run_deadlines()
+    assert met == list(range(300))

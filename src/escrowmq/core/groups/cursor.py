@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.budget import EXAMINED, HEADERS
+from escrowmq.core.budget import DEAD_LETTERED, EXAMINED, HEADERS
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.orders import AnyOrder, Lanes, Order
 from escrowmq.core.groups.settled import Settled
@@ -265,9 +265,14 @@ class Cursor:
         """Let the order know every message that was out before it was made. Raises UNAVAILABLE if the log cannot be
         read.
         """
-        while self.group.options.fifo and self.next < self._known:
-            if not self._scan(PIECE, None, {}, []):
-                break
+        while not self._find_piece():
+            pass
+
+    def _find_piece(self) -> bool:
+        """Do a piece of `_find_again`. Return True at its end."""
+        if not self.group.options.fifo or self.next >= self._known:
+            return True
+        return not self._scan(PIECE, None, {}, []) or self.next >= self._known
 
     def _revoke(self, position: int) -> None:
         revoked = self._order.revoke_after(position)
@@ -278,9 +283,12 @@ class Cursor:
         """End the leases that have run out. Messages that have had all their attempts are dead-lettered."""
         now, left = self.group.host.now, PIECE
         try:
-            self._find_again()
+            found = self._find_piece()
         except BrokerError:
             self._arm(now + RETRY_MS)
+            return
+        if not found:
+            self._arm(now + 1)
             return
         exhausted: list[int] = []
         self.settled.raise_to(self.stream.begin)
@@ -294,10 +302,12 @@ class Cursor:
                 self._forget(position)
             elif out.attempts >= self.group.options.max_attempts and self.group.dead_letter_streams(self.stream):
                 exhausted.append(position)
+                left -= DEAD_LETTERED
             else:
                 self.out[position] = out._replace(generation=0)
                 self._revoke(position)
                 self._order.give_back(position)
+        self.group.host.requests.left -= PIECE - left
         if exhausted:
             self._dead_letter(exhausted)
         self._arm(now + 1 if left <= 0 else 0)  # a later turn ends the others

@@ -79,6 +79,7 @@ class Group:
 
     __slots__ = (
         "_advanced",
+        "_followers",
         "_generations",
         "_holding",
         "_turn",
@@ -116,6 +117,7 @@ class Group:
         self.locks: dict[int, Lock] = {}  # by id of the stream
         self._generations = common.generations
         self._advanced = common.advanced
+        self._followers = common.followers
         self._holding = common.holdings.begin(user, vhost)
         self._waiting: dict[object, tuple[Waiter, list[Cursor]]] = {}
         self._turn = 0
@@ -128,7 +130,11 @@ class Group:
         cursor = self.cursors.get(stream.ident)
         if cursor is None:
             cursor = self.cursors[stream.ident] = Cursor(self, stream)
+            self._follow(stream)
         return cursor
+
+    def _follow(self, stream: Queue) -> None:
+        self._followers.setdefault(stream.ident, {})[self] = None
 
     @property
     def outstanding(self) -> int:
@@ -336,9 +342,14 @@ class Group:
     def _set_lock(self, stream: StreamQueue, lock: Lock) -> None:
         self.host.log.append(Kind.GROUP_LOCKED, encode_locked(self.number, stream.ident, lock.until, lock.owner))
         if lock.until:
-            self.locks[stream.ident] = lock
+            self.restore_lock(stream, lock)
         else:
             del self.locks[stream.ident]
+
+    def restore_lock(self, stream: Queue, lock: Lock) -> None:
+        """Apply a lock that is in the log."""
+        self.locks[stream.ident] = lock
+        self._follow(stream)
 
     # -- waiting
 
@@ -379,6 +390,8 @@ class Group:
     def end(self) -> None:
         """Note that the group is deleted."""
         self.deleted = True
+        for ident in self.cursors.keys() | self.locks.keys():
+            self._followers.get(ident, {}).pop(self, None)
         cursors, self.cursors = list(self.cursors.values()), {}
         for cursor in cursors:
             self._end_cursor(cursor)
@@ -397,13 +410,16 @@ class Group:
 
 @dataclass(slots=True)
 class Common:
-    """The parts that all groups share. `advanced` has the cursors whose progress the end of the turn records."""
+    """The parts that all groups share. `advanced` has the cursors whose progress the end of the turn records,
+    `followers` the groups that have a cursor or a lock, by id of the stream.
+    """
 
     engine: Engine
     limits: GroupLimits
     holdings: Holdings
     generations: Generations
     advanced: dict[Cursor, None] = field(default_factory=dict)
+    followers: dict[int, dict[Group, None]] = field(default_factory=dict)
 
 
 class Generations:

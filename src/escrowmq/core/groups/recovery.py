@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from escrowmq.core.groups.cursor import Cursor, Out
+from escrowmq.core.groups.cursor import Out
 from escrowmq.core.groups.group import Lock
 from escrowmq.core.groups.settled import Settled
 from escrowmq.core.queues.stream import StreamQueue
@@ -116,8 +116,8 @@ class FoundGroups:
                 if not isinstance(stream, StreamQueue):
                     continue
                 if found.lock is not None:
-                    group.locks[ident] = found.lock
+                    group.restore_lock(stream, found.lock)
                 if found.used:
-                    cursor = group.cursors[ident] = Cursor(group, stream)
+                    cursor = group.cursor(stream)
                     cursor.settled, cursor.out = found.settled, found.out
                     cursor.begin()

@@ -94,9 +94,9 @@ class Groups:
 
     def forget_queue(self, queue: Queue) -> None:
         """Note that a queue is being deleted."""
-        if queue.is_stream:
-            for group in self.all(queue.vhost):
-                group.forget_stream(queue)
+        for group in list(self._common.followers.get(queue.ident, ())):
+            group.forget_stream(queue)
+        self._common.followers.pop(queue.ident, None)
 
     def end_of_vhost(self, vhost: str) -> None:
         """End the groups of a virtual host that is to be deleted; the record of that implies it."""

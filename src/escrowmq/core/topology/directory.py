@@ -238,13 +238,26 @@ class Directory:
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
         """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it. Many bindings are
-        removed in later turns.
+        removed, and the messages and consumers of streams follow, in later turns.
         """
         exchange = vhost.exchanges.get(name)
         streams = list(exchange.streams) if isinstance(exchange, PartitionedExchange) else []
         self._note_removal(vhost, vhost.delete_exchange(name, if_unused=if_unused and not streams))
-        for stream in streams:
-            self._delete_queue(stream)
+        self._engine.settlements.flush()
+        for stream in streams:  # in one call, so that their records become durable together
+            self._remove_queue(stream)
+        if streams:
+            self._engine.left_over.begin(self._emptying(streams))
+
+    def _emptying(self, queues: list[Queue]) -> Iterator[None]:
+        """Withdraw the messages of deleted queues, and cancel their consumers, in pieces."""
+        requests = self._engine.requests
+        for queue in queues:
+            self._withdraw(queue)
+            yield from self._cancelling(queue)
+            requests.left -= DELETED
+            if requests.left <= 0:
+                yield
 
     def bind_queue(
         self,
@@ -409,10 +422,18 @@ class Directory:
         return self._delete_queue(queue)
 
     def _delete_queue(self, queue: Queue) -> int:
-        vhost = self.vhosts[queue.vhost]
-        self._engine.requests.left -= DELETED
         self._engine.settlements.flush()
         count = queue.ready
+        self._remove_queue(queue)
+        self._withdraw(queue)
+        if queue.consumers or queue.browsers:
+            self._engine.left_over.begin(self._cancelling(queue))
+        return count
+
+    def _remove_queue(self, queue: Queue) -> None:
+        """Delete a queue, apart from its messages and consumers: its name is free, and nothing is routed to it."""
+        vhost = self.vhosts[queue.vhost]
+        self._engine.requests.left -= DELETED
         queue.change()
         queue.retire()
         for drop in self._at_queue_deletion:
@@ -423,6 +444,9 @@ class Directory:
         if queue.durable:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
         self._note_removal(vhost, removal)
+
+    def _withdraw(self, queue: Queue) -> None:
+        """Withdraw the messages of a deleted queue."""
         for _, run, contents in queue.unsynced:
             if not isinstance(run, Run):
                 run.release(self._engine.log)
@@ -436,9 +460,6 @@ class Directory:
             part.clear()
         queue.locked.clear()
         self._engine.removals.release_in_pieces(queue.order.withdraw())
-        if queue.consumers or queue.browsers:
-            self._engine.left_over.begin(self._cancelling(queue))
-        return count
 
     def _cancelling(self, queue: Queue) -> Iterator[None]:
         """Cancel the consumers of a deleted queue, in pieces."""

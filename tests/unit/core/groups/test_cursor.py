@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from escrowmq.core.budget import DEADLINE, TURN
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups import cursor
 from escrowmq.core.queues.availability import RETRY_MS
@@ -98,3 +101,43 @@ def test_many_leases_that_run_out_together_end_in_pieces(monkeypatch: pytest.Mon
     assert ended == [7, 14, 21, 28, 35, 42, 49, 50]
     again = [lease.entry.content for _ in range(8) for lease in consuming.lease(7)]
     assert again == [b"%d" % i for i in range(50)]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_leases_of_many_partitions_that_run_out_together_end_in_several_turns() -> None:
+    consuming = Consuming(partitions=300)
+    for partition in range(300):
+        consuming.publish("x", "y", partition=partition)
+    assert len(consuming.lease(1000)) == 600
+    engine = consuming.site.broker.engine
+    engine.now += INVISIBLE
+    ended = [0]
+    while ended[-1] < 600:
+        engine.run_deadlines()
+        engine.turn.end()
+        ended.append(sum(out.generation == 0 for each in consuming.group.cursors.values() for out in each.out.values()))
+    assert max(after - before for before, after in pairwise(ended)) <= 2 * (TURN // (DEADLINE + 2) + 1)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_leases_end_after_all_that_was_out_before_a_restart_was_found_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consuming = Consuming(fifo=True)
+    consuming.publish(*[f"{i}" for i in range(50)])
+    assert len(consuming.lease(50)) == 50
+    consuming.site.turn()
+    monkeypatch.setattr(cursor, "PIECE", 7)
+    consuming = consuming.restart()
+    engine, order = consuming.site.broker.engine, consuming.group.cursor(consuming.stream)
+    engine.now += INVISIBLE
+    positions = [order.next]
+    while not any(out.generation == 0 for out in order.out.values()):
+        engine.run_deadlines()
+        engine.turn.end()
+        engine.now += 1
+        positions.append(order.next)
+    assert max(after - before for before, after in pairwise(positions)) == 7
+    consuming.site.turn()
+    consuming.site.after(50)
+    assert [lease.entry.content for lease in consuming.lease(50)] == [b"%d" % i for i in range(50)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.groups.group import Group
 from escrowmq.core.groups.options import GroupOptions
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
 from tests.unit.core.groups.consuming import Consuming
 from tests.unit.core.site import Site
@@ -65,3 +67,26 @@ def test_progress_is_recorded_in_the_turn_and_not_for_a_deleted_group() -> None:
     c.site.broker.groups.delete(c.group)
     c.site.turn()
     assert c.site.records(Kind.GROUP_PROGRESS) == []
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_queue_that_is_deleted_concerns_only_the_groups_that_consume_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    consuming = Consuming(partitions=2)
+    groups = consuming.site.broker.groups
+    locking, other = groups.declare("/", "locking"), groups.declare("/", "other")
+    consuming.group.cursor(consuming.streams[0])
+    locking.lock(consuming.streams[1], "member", consuming.site.now + 1000)
+    asked: list[tuple[Group, int]] = []
+    forget = Group.forget_stream
+
+    def forgetting(group: Group, stream: Queue) -> None:
+        asked.append((group, stream.ident))
+        forget(group, stream)
+
+    monkeypatch.setattr(Group, "forget_stream", forgetting)
+    idents = [stream.ident for stream in consuming.streams]
+    consuming.site.broker.topics.delete(consuming.site.vhost, "t")
+    assert asked == [(consuming.group, idents[0]), (locking, idents[1])]
+    assert not consuming.group.cursors
+    assert not locking.locks
+    assert not other.cursors
