@@ -80,7 +80,7 @@ class Unsettled:
         returned only once.
         """
         found: list[tuple[Consumer, list[Entry]]] = []
-        for block in self._runs.blocks:
+        for block in self._runs.blocks if self.count else ():
             copies, block.copies = block.copies, None
             found += _copies_of(block) if copies is None else copies
         return found
@@ -90,6 +90,8 @@ class Unsettled:
         the cost, which counts runs, and the tag to go on from, 0 at the end. Copies of runs that have not changed are
         kept.
         """
+        if not self.count:
+            return 1, 0
         cost = 0
         blocks = self._runs.blocks
         for number in range(self._runs.locate(at)[0], len(blocks)):

@@ -234,6 +234,11 @@ class Acquisitions:
         return self._unsettled.count + self.locks.count
 
     @property
+    def empty(self) -> bool:
+        """Whether there are no deliveries, in memory, locked, or in a branch."""
+        return not self._unsettled.count and not self.locks and not self._enlisted
+
+    @property
     def next_number(self) -> int:
         """The number of the next delivery."""
         return self._unsettled.next_tag

@@ -95,6 +95,11 @@ class Arrivals:
         """The number of unsettled deliveries."""
         return len(self._accepted) + len(self._fresh) + len(self._others)
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no accepted messages, apart from those of open transactions."""
+        return not self._accepted and not self._fresh
+
     def __contains__(self, tag: bytes) -> bool:
         return tag in self._accepted or tag in self._fresh or tag in self._others or tag in self._enlisted
 

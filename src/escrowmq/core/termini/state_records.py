@@ -9,12 +9,11 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, encode_arrived, numbered_ranges
-from escrowmq.core.termini.arrivals import AcceptedCopy
 from escrowmq.core.termini.locks import locked_ranges
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.termini.terminus import Terminus
+    from escrowmq.core.termini.terminus import Terminus, TerminusKey, TerminusSettings
 
 PIECE: Final = 50_000
 """Number of tags, or of ranges, in one record."""
@@ -22,14 +21,17 @@ PIECE: Final = 50_000
 
 def set_fields(terminus: Terminus) -> dict[str, Any]:
     """Return the fields of the record that makes the terminus durable."""
-    key, settings = terminus.key, terminus.settings
+    return _fields(terminus.number, terminus.key, terminus.user, terminus.settings, terminus.deliveries.next_number)
+
+
+def _fields(number: int, key: TerminusKey, user: str, settings: TerminusSettings, next_number: int) -> dict[str, Any]:
     return {
-        "number": terminus.number,
+        "number": number,
         "vhost": key.vhost,
         "container": key.container,
         "link": key.link,
         "role": key.role.value,
-        "user": terminus.user,
+        "user": user,
         "durability": int(settings.durability),
         "policy": settings.policy.value,
         "timeout_ms": settings.timeout_ms,
@@ -37,30 +39,48 @@ def set_fields(terminus: Terminus) -> dict[str, Any]:
         "address": settings.address,
         "data": settings.data,
         "default": settings.default.name,
-        "next_delivery": terminus.deliveries.next_number,
+        "next_delivery": next_number,
     }
 
 
 class CapturedTerminus:
-    """A quick copy of a durable terminus, which is encoded as records later, on any thread."""
+    """A quick copy of a durable terminus, which is encoded as records later, on any thread.
 
-    __slots__ = ("_accepted", "_fields", "_keeps", "_locked", "_number", "_slots")
+    A user may have many thousands of termini, which are copied between two turns, so `unsettled` is None for one that
+    has no unsettled deliveries in the log.
+    """
+
+    __slots__ = ("_key", "_next", "_number", "_settings", "_user", "unsettled")
 
     def __init__(self, terminus: Terminus) -> None:
         self._number = terminus.number
-        self._fields = set_fields(terminus)
-        self._keeps = terminus.keeps
-        self._accepted = terminus.arrivals.accepted() if self._keeps else AcceptedCopy([], [], [])
-        self._slots = terminus.deliveries.slots() if self._keeps else []
-        self._locked = terminus.deliveries.locks.columns() if self._keeps else []
+        self._key = terminus.key
+        self._user = terminus.user
+        self._settings = terminus.settings
+        self._next = terminus.deliveries.next_number
+        self.unsettled = CapturedUnsettled(terminus) if terminus.keeps and not terminus.idle else None
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Yield the records of the terminus and of its unsettled deliveries."""
-        yield Kind.TERMINUS_SET, [encode_change(**self._fields)]
-        yield from self.unsettled()
+        fields = _fields(self._number, self._key, self._user, self._settings, self._next)
+        yield Kind.TERMINUS_SET, [encode_change(**fields)]
+        if self.unsettled is not None:
+            yield from self.unsettled.records()
 
-    def unsettled(self) -> Iterator[tuple[Kind, list[bytes]]]:
-        """Yield the records of its unsettled deliveries."""
+
+class CapturedUnsettled:
+    """A quick copy of the unsettled deliveries of a terminus that keeps them."""
+
+    __slots__ = ("_accepted", "_locked", "_number", "_slots")
+
+    def __init__(self, terminus: Terminus) -> None:
+        self._number = terminus.number
+        self._accepted = terminus.arrivals.accepted()
+        self._slots = terminus.deliveries.slots()
+        self._locked = terminus.deliveries.locks.columns()
+
+    def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
+        """Yield the records."""
         tags, fingerprints = self._accepted.tags, self._accepted.fingerprints()
         for at in range(0, len(tags), PIECE):
             some = slice(at, at + PIECE)
@@ -86,5 +106,5 @@ class CapturedTerminus:
 
 
 def unsettled_records(terminus: Terminus) -> Iterator[tuple[Kind, list[bytes]]]:
-    """Yield the records of the unsettled deliveries of a terminus that becomes durable."""
-    return CapturedTerminus(terminus).unsettled()
+    """Yield the records of the unsettled deliveries of a terminus that has begun to keep them."""
+    return CapturedUnsettled(terminus).records()

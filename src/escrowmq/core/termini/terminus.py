@@ -203,6 +203,11 @@ class Terminus:
         """Whether unsettled deliveries are in the log: the terminus is durable, and its receiver settles second."""
         return self.number > 0 and self.settings.second and self.settings.durability is Durability.UNSETTLED_STATE
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing unsettled would survive a restart."""
+        return self.arrivals.empty and self.deliveries.empty
+
     def free_later(self, objects: list[Any]) -> None:
         """Free the memory of many objects in later turns. The list belongs to the engine from now on."""
         self._engine.left_over.add(freed(objects))

@@ -84,3 +84,27 @@ def test_nothing_unsettled_is_written_of_a_terminus_that_does_not_keep_it() -> N
     link = consuming(site, b"a", settings=BRIEF)
     link.terminus.number = 7
     assert [kind for kind, _ in records(CapturedTerminus(link.terminus))] == [Kind.TERMINUS_SET]
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("role", ["incoming", "outgoing", "idle", "enlisted"])
+def test_only_termini_with_unsettled_deliveries_are_copied_with_them(role: str) -> None:
+    site = Site()
+    link = consuming(site, b"a") if role in {"outgoing", "enlisted"} else TestedLink(site, incoming())
+    if role == "incoming":
+        link.post([b"1"], [b"a"])
+    if role == "enlisted":
+        link.loan.enlist(site.begin(), 1, 1)
+    captured = CapturedTerminus(link.terminus)
+    assert (captured.unsettled is None) == (role == "idle")
+    kinds = [kind for kind, _ in records(captured)]
+    assert kinds == [Kind.TERMINUS_SET, *{"idle": [], "incoming": [Kind.ARRIVED]}.get(role, [Kind.ACQUIRED])]
+
+
+def test_a_capture_has_the_settings_of_its_time() -> None:
+    link = consuming(Site(), b"a", settings=KEPT._replace(address="q"))
+    captured, fields = CapturedTerminus(link.terminus), set_fields(link.terminus)
+    link.terminus.settings = KEPT
+    link.loan.settle(1, 1, Disposition.ACCEPTED)
+    (_, found), *_ = records(captured)
+    assert decode_change(found) == fields
