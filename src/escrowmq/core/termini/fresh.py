@@ -6,7 +6,6 @@ therefore computed only for messages that stay unsettled while many others arriv
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -28,20 +27,38 @@ class FreshTags(Protocol):
 class FreshContents:
     """The latest messages of all termini, in the order in which they arrived."""
 
-    __slots__ = ("_limit", "_runs", "_size")
+    __slots__ = ("_first", "_limit", "_next", "_owned", "_runs", "_size")
 
     def __init__(self, limit: int = FRESH_BYTES) -> None:
         """`limit` is in bytes."""
         self._limit = limit
-        self._runs: deque[tuple[FreshTags, Sequence[bytes], int]] = deque()
+        self._runs: dict[int, tuple[FreshTags, Sequence[bytes], int]] = {}  # numbered in their order
+        self._first = self._next = 0
+        self._owned: dict[FreshTags, dict[int, None]] = {}  # the numbers of the runs of each terminus
         self._size = 0
 
     def add(self, arrivals: FreshTags, tags: Sequence[bytes], contents: Sequence[bytes]) -> None:
         """Note messages whose contents `arrivals` keeps. The oldest messages beyond the limit are digested."""
         size = sum(map(len, contents)) + _ENTRY_BYTES * len(contents)
-        self._runs.append((arrivals, tags, size))
+        number = self._next
+        self._next = number + 1
+        self._runs[number] = arrivals, tags, size
+        self._owned.setdefault(arrivals, {})[number] = None
         self._size += size
         while self._size > self._limit:
-            oldest, some, size = self._runs.popleft()
-            self._size -= size
-            oldest.digest(some)
+            number = self._first
+            self._first = number + 1
+            run = self._runs.pop(number, None)
+            if run is not None:
+                oldest, some, size = run
+                self._size -= size
+                owned = self._owned[oldest]
+                del owned[number]
+                if not owned:
+                    del self._owned[oldest]
+                oldest.digest(some)
+
+    def forget(self, arrivals: FreshTags) -> None:
+        """Forget the messages of a terminus that is gone, so that its memory is free at once."""
+        for number in self._owned.pop(arrivals, ()):
+            self._size -= self._runs.pop(number)[2]

@@ -232,6 +232,7 @@ class Termini:
         if not self._owned[owner]:
             del self._owned[owner]
         self.forget_all(terminus, terminus.arrivals.clear())
+        self.fresh.forget(terminus.arrivals)
         terminus.deliveries.default = terminus.settings.default
         lsn = self._unrecord(terminus)
         self.release(terminus)
