@@ -12,9 +12,8 @@ from escrowmq.core.access.permissions import Entry as AccessEntry
 from escrowmq.core.access.permissions import User, Vhost
 from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_record, vhost_of
 from escrowmq.core.access.records import restore as restore_access
-from escrowmq.core.budget import CANCELLED, DECLARED, DELETED, Budget
+from escrowmq.core.budget import DECLARED, DELETED, Budget
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
-from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues import delayed, host
 from escrowmq.core.queues.admission import Admissions, filter_of
 from escrowmq.core.queues.outcome import Outcome
@@ -23,6 +22,7 @@ from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.topology.arguments.queue import QueueOptions, queue_options
+from escrowmq.core.topology.emptying import cancelling, emptying, withdraw
 from escrowmq.core.topology.equivalence import check_queue_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding
 from escrowmq.core.topology.exchanges.partitioned import PARTITIONS_ARGUMENT, PartitionedExchange
@@ -247,17 +247,7 @@ class Directory:
         for stream in streams:  # in one call, so that their records become durable together
             self._remove_queue(stream)
         if streams:
-            self._engine.left_over.begin(self._emptying(streams))
-
-    def _emptying(self, queues: list[Queue]) -> Iterator[None]:
-        """Withdraw the messages of deleted queues, and cancel their consumers, in pieces."""
-        requests = self._engine.requests
-        for queue in queues:
-            self._withdraw(queue)
-            yield from self._cancelling(queue)
-            requests.left -= DELETED
-            if requests.left <= 0:
-                yield
+            self._engine.left_over.begin(emptying(self._engine, streams))
 
     def bind_queue(
         self,
@@ -425,9 +415,9 @@ class Directory:
         self._engine.settlements.flush()
         count = queue.ready
         self._remove_queue(queue)
-        self._withdraw(queue)
+        withdraw(self._engine, queue)
         if queue.consumers or queue.browsers:
-            self._engine.left_over.begin(self._cancelling(queue))
+            self._engine.left_over.begin(cancelling(self._engine, queue))
         return count
 
     def _remove_queue(self, queue: Queue) -> None:
@@ -444,35 +434,6 @@ class Directory:
         if queue.durable:
             self._record(Kind.QUEUE_DELETED, id=queue.ident, vhost=queue.vhost, name=queue.name)
         self._note_removal(vhost, removal)
-
-    def _withdraw(self, queue: Queue) -> None:
-        """Withdraw the messages of a deleted queue."""
-        for _, run, contents in queue.unsynced:
-            if not isinstance(run, Run):
-                run.release(self._engine.log)
-            elif run.lsn:
-                self._engine.log.release(run.lsn, len(contents))
-        queue.unsynced.clear()
-        for reservation in queue.reservations.values():
-            self._engine.removals.let_go(reference for reference, _ in reservation.clear())
-        for part in queue.locked:
-            self._engine.removals.let_go(part)
-            part.clear()
-        queue.locked.clear()
-        self._engine.removals.release_in_pieces(queue.order.withdraw())
-
-    def _cancelling(self, queue: Queue) -> Iterator[None]:
-        """Cancel the consumers of a deleted queue, in pieces."""
-        requests = self._engine.requests
-        for consumer in reversed([*queue.consumers, *(queue.browsers or ())]):  # so that no other one becomes active
-            if not consumer.line.remove(consumer):
-                continue
-            receiver = consumer.detach()
-            if receiver is not None:
-                receiver.cancelled(consumer)
-            requests.left -= CANCELLED
-            if requests.left <= 0:
-                yield
 
     def purge(self, queue: Queue) -> int:
         """Remove all ready messages of `queue` and return their number. Unacknowledged messages stay."""

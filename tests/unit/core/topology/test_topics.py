@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from escrowmq.core.budget import CANCELLED, DECLARED, DELETED, TURN
+from escrowmq.core.budget import DECLARED, TURN
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
@@ -318,39 +317,3 @@ class TestManyPartitions:
         assert self.made(site, 3)[0] == []
         site.broker.engine.scarcity = "low on disk"
         assert self.made(site, 1)[0] == []
-
-
-class TestDeletionInPieces:
-    """A topic is gone at once; its messages and consumers follow in pieces."""
-
-    @pytest.mark.rule("FAIR-1")
-    def test_the_streams_are_emptied_and_their_consumers_cancelled_in_several_turns(self, site: Site) -> None:
-        declare(site, 300)
-        streams = list(found(site).streams)
-        for partition in range(300):
-            send(site, b"m", {"x-partition": partition})
-        sinks = [site.consume(stream)[1] for stream in streams]
-        site.turn()
-        assert site.live() == 300
-        site.broker.engine.requests.renew()
-        site.broker.topics.delete(site.vhost, "t")
-        assert not site.vhost.queues
-        cancelled = [sum(len(sink.gone) for sink in sinks)]
-        while cancelled[-1] < 300:
-            site.broker.engine.turn.end()
-            cancelled.append(sum(len(sink.gone) for sink in sinks))
-        assert max(after - before for before, after in pairwise(cancelled)) <= TURN // (DELETED + CANCELLED) + 1
-        site.turn()
-        assert site.live() == 0
-
-    def test_a_restart_before_the_end_knows_nothing_of_the_topic(self, site: Site) -> None:
-        declare(site, 300)
-        send(site, b"m")
-        site.turn()
-        site.broker.topics.delete(site.vhost, "t")
-        assert site.broker.engine.turn.unfinished
-        site.snapshot()
-        site.sync()
-        again = site.restart()
-        assert again.vhost.queues == {}
-        assert again.live() == 0
