@@ -217,11 +217,11 @@ class LimitsSection(Section):
         description="The number of deliveries that may be unsettled on one link (AMQP 1.0). Beyond it, a consumer gets "
         "no further ones, and a producer no credit.",
     )
+    subscriptions_per_connection: int = Field(
+        default=1024, ge=1, le=1 << 20, description="The subscriptions of a connection's consumers (RocketMQ remoting)."
+    )
     transactions_per_connection: int = Field(
-        default=1000,
-        ge=1,
-        le=1 << 20,
-        description="The number of transactions that one connection may have open at once (AMQP 1.0).",
+        default=1000, ge=1, le=1 << 20, description="The transactions that a connection may have open (AMQP 1.0)."
     )
     auto_create_nodes: bool = Field(
         default=True,

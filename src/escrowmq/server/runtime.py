@@ -51,6 +51,7 @@ def endpoint_limits(
         link_credit=limits.link_credit,
         unsettled=limits.unsettled_per_link,
         transactions=limits.transactions_per_connection,
+        subscriptions=limits.subscriptions_per_connection,
         auto_create=limits.auto_create_nodes,
         rabbitmq_version=rabbitmq_version,
         rocketmq=rocketmq or RocketmqOptions(),

@@ -51,6 +51,7 @@ class EndpointLimits:
     session_window: int = 65_536  # transfer frames that a client may send ahead of the broker's flow
     unsettled: int = 1_000_000  # deliveries that one link of AMQP 1.0 may leave unsettled
     transactions: int = 1000  # open at once on one connection of AMQP 1.0
+    subscriptions: int = 1024  # of the consumers of one connection of RocketMQ remoting
     auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them
     rabbitmq_version: str = ""  # the version of RabbitMQ as which AMQP 1.0 clients are answered; empty for our own name
     transaction: Limits = field(default_factory=Limits)

@@ -25,6 +25,8 @@ UNSPECIFIED: Final = "unspecified"
 """The type of topics that are created automatically by a message of another type than TRANSACTION: they take every
 message but transactional ones.
 """
+MADE: Final = 100
+"""Units of work that a new group costs, with its two topics."""
 KINDS: Final = ("normal", "fifo", "delay", TRANSACTION)
 """The types of messages."""
 
@@ -119,6 +121,8 @@ class Catalogue:
         if fault:
             raise BrokerError(Condition.INVALID_ARGUMENT, fault)
         self._door.check(Operation.DECLARE_GROUP, queue=name)
+        if found is None:
+            self._broker.engine.requests.left -= MADE
         self._broker.topics.declare(self.vhost, retry_topic(name), 1, MIXED)
         self._broker.topics.declare(self.vhost, dead_letter_topic(name), 1, MIXED)
         options = options or GroupOptions(dead_letter_topic=dead_letter_topic(name))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LEASE_MS: Final = 60_000
 RENEW_MS: Final = 20_000
 """The time between two renewals. A lease lasts three times as long, so a busy broker has time to renew it."""
+PIECE: Final = 256
+"""Leases that one turn renews."""
 LONGEST_MS: Final = 3 * 3600 * 1000
 _PARTS: Final = 4
 _LONGEST: Final = 100
@@ -53,12 +55,14 @@ class _Renewed(NamedTuple):
 class RenewedLeases:
     """The leases of one client that are renewed."""
 
-    __slots__ = ("_by_receipt", "_deadline", "_engine")
+    __slots__ = ("_by_receipt", "_deadline", "_engine", "_next_ms", "_waiting")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._by_receipt: dict[str, _Renewed] = {}
         self._deadline: Deadline | None = None
+        self._waiting: list[str] = []  # receipts that this round has yet to renew
+        self._next_ms = 0
 
     def __len__(self) -> int:
         return len(self._by_receipt)
@@ -77,14 +81,23 @@ class RenewedLeases:
     def end(self) -> None:
         """The client is gone. Its messages are delivered again when their leases run out."""
         self._by_receipt.clear()
+        self._waiting.clear()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _renew(self) -> None:
         self._deadline = None
-        now = self._engine.now
-        for text, (group, handle, until_ms) in list(self._by_receipt.items()):
+        now, waiting = self._engine.now, self._waiting
+        if not waiting:
+            waiting += reversed(self._by_receipt)
+            self._next_ms = now + RENEW_MS
+        for _ in range(min(PIECE, len(waiting))):
+            text = waiting.pop()
+            found = self._by_receipt.get(text)
+            if found is None:
+                continue
+            group, handle, until_ms = found
             if now >= until_ms:
                 del self._by_receipt[text]
                 continue
@@ -95,4 +108,4 @@ class RenewedLeases:
             else:
                 self._by_receipt[text] = _Renewed(group, changed, until_ms)
         if self._by_receipt:
-            self._deadline = self._engine.deadlines.set(now + RENEW_MS, self._renew)
+            self._deadline = self._engine.deadlines.set(now + 1 if waiting else self._next_ms, self._renew)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.rocketmq.grpc.session import GrpcSession
     from escrowmq.wire.rocketmq.proto.definition_pb2 import Message
 
-MOST_MESSAGES = 1024
+MOST_MESSAGES = 256
 """The number of messages in a request."""
 
 

@@ -54,17 +54,25 @@ class ConsumerRegistry:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, GroupMember]] = {}
         self._of_connection: dict[Notified, dict[str, str]] = {}
+        self._subscriptions: dict[Notified, int] = {}
         self._resets: dict[str, set[int]] = {}
 
     def join(self, group: str, member: GroupMember) -> None:
-        """Add a member to a group, or bring it up to date. Tell all members, the new one too, if there is a change."""
-        members = self._groups.setdefault(group, {})
+        """Add a member to a group, or bring it up to date. Tell all members, the new one too, if there is a change.
+
+        A connection has one member in a group, and a client id stands for one member: the latest.
+        """
+        members, connection = self._groups.setdefault(group, {}), member.connection
         known = members.get(member.client_id)
-        if known is not None and known.connection is not member.connection:
+        own_id = self._forget(connection, group)
+        if own_id is not None and own_id != member.client_id:
+            members.pop(own_id, None)
+        if known is not None and known.connection is not connection:
             self._forget(known.connection, group)
             known = None
         members[member.client_id] = member
-        self._of_connection.setdefault(member.connection, {})[group] = member.client_id
+        self._of_connection.setdefault(connection, {})[group] = member.client_id
+        self._subscriptions[connection] = self.subscriptions_of(connection) + len(member.subscriptions)
         if known is None or known.subscriptions.keys() != member.subscriptions.keys():
             self._tell(group)
 
@@ -88,6 +96,10 @@ class ConsumerRegistry:
     def groups_of(self, connection: Notified) -> Mapping[str, str]:
         """Return the client id of a connection in each of its groups."""
         return self._of_connection.get(connection, {})
+
+    def subscriptions_of(self, connection: Notified) -> int:
+        """Return the number of subscriptions of a connection in all of its groups."""
+        return self._subscriptions.get(connection, 0)
 
     def members(self, group: str) -> Mapping[str, GroupMember]:
         """Return the members of a group by client id."""
@@ -120,8 +132,12 @@ class ConsumerRegistry:
         if groups is None:
             return None
         found = groups.pop(group, None)
+        member = self._groups.get(group, {}).get(found or "")
+        if member is not None and member.connection is connection:
+            self._subscriptions[connection] -= len(member.subscriptions)
         if not groups:
             del self._of_connection[connection]
+            self._subscriptions.pop(connection, None)
         return found
 
     def _tell(self, group: str) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SILENCE_MS: Final = 120_000
 """The time without any request after which a client is given up. Clients send heartbeats every 30 seconds."""
 LARGE_BODY: Final = 64 << 10
+LONGEST_LANGUAGE: Final = 64
 ACCESS_KEY: Final = "AccessKey"
 _LANES: Final = 1 << 30
 
@@ -61,6 +62,7 @@ class RemotingConnection:
         self.engine: Engine = host.broker.engine
         self.options: RocketmqOptions = host.limits.rocketmq
         self.largest_body = host.limits.message_size
+        self.most_subscriptions = host.limits.subscriptions
         self.login = RocketmqLogin(host, self, peer)
         self.consumers = host.common(ConsumerRegistry)
         self.producer = RemotingProducer(self)
@@ -228,7 +230,7 @@ class RemotingConnection:
     def note_client(self, client_id: str, request: Command) -> None:
         """Keep the client's id, language and version, for lists."""
         self.producer.client_id, self.producer.seen_ms = client_id, self.engine.now
-        self.producer.language, self.producer.version = request.language, request.version
+        self.producer.language, self.producer.version = request.language[:LONGEST_LANGUAGE], request.version
         if client_id != self.client_id:
             self.client_id = client_id
             self.label = f"{self.peer} ({client_id[:100]})"

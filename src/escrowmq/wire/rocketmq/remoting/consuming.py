@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.budget import QUEUE
 from escrowmq.core.records.groups import SettledCause
 from escrowmq.wire.rocketmq import ids, names, properties
 from escrowmq.wire.rocketmq.content import ANY_QUEUE, envelope_of
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from escrowmq.wire.rocketmq.remoting.frames import Command
 
 MOST_GROUPS: Final = 1024
+MOST_NEW_GROUPS: Final = 16
+"""Groups that one heartbeat makes, since each costs about half a millisecond."""
 MOST_SUBSCRIPTIONS: Final = 1024
 MOST_QUEUES: Final = 8192
 LOCK_MS: Final = 60_000
+LONGEST_WORD: Final = 64
+"""Characters of a word that is kept to be shown. Longer ones are cut."""
 _FIRST_LEVEL: Final = 3
 MOST_COUNTED: Final = (1 << 31) - 1
 """Failed deliveries that a message can note."""
@@ -44,18 +49,31 @@ def heartbeat(connection: RemotingConnection, request: Command) -> HandlerReply:
         group = member(producer, "groupName")
         if group:
             connection.producer.join(group)
+    room = MOST_NEW_GROUPS
     for consumer in objects(found.get("consumerDataSet"), MOST_GROUPS):
-        _join(connection, request, client_id, consumer, keep=found.get("withoutSub") is True)
+        room -= _join(connection, request, client_id, consumer, room, keep=found.get("withoutSub") is True)
     return success()
 
 
 def _join(
-    connection: RemotingConnection, request: Command, client_id: str, found: dict[str, Any], *, keep: bool
-) -> None:
+    connection: RemotingConnection, request: Command, client_id: str, found: dict[str, Any], room: int, *, keep: bool
+) -> int:
+    """Make a client a member of a group. Return the number of groups that this has made, of at most `room`."""
     group = member(found, "groupName")
     known = connection.consumers.member(connection, group)
     subscriptions = known.subscriptions if keep and known is not None else _subscriptions(found)
-    catalogue = connection.catalogue
+    catalogue, consumers = connection.catalogue, connection.consumers
+    before = 0 if known is None else len(known.subscriptions)
+    if consumers.subscriptions_of(connection) - before + len(subscriptions) > connection.most_subscriptions:
+        raise RequestFault(
+            ResultCode.SYSTEM_BUSY, f"a connection has at most {connection.most_subscriptions} subscriptions, the limit"
+        )
+    made = catalogue.group(group) is None
+    if made and room <= 0:
+        raise RequestFault(
+            ResultCode.SYSTEM_BUSY, f"a heartbeat makes at most {MOST_NEW_GROUPS} consumer groups; the next one goes on"
+        )
+    connection.engine.requests.left -= 1 + len(subscriptions) // 4
     catalogue.ensure_group(group)
     for topic in subscriptions:
         catalogue.check_consume(group, topic)
@@ -64,16 +82,22 @@ def _join(
     joined = GroupMember(
         connection,
         client_id,
-        member(found, "consumeType"),
-        member(found, "messageModel"),
-        member(found, "consumeFromWhere"),
-        request.language,
+        _word(found, "consumeType"),
+        _word(found, "messageModel"),
+        _word(found, "consumeFromWhere"),
+        request.language[:LONGEST_WORD],
         request.version,
         str(connection.peer),
         connection.engine.now,
         subscriptions,
     )
-    connection.consumers.join(group, joined)
+    consumers.join(group, joined)
+    return int(made)
+
+
+def _word(found: dict[str, Any], name: str) -> str:
+    """A word of the protocol, which is only kept to be shown."""
+    return member(found, name)[:LONGEST_WORD]
 
 
 def _subscriptions(found: dict[str, Any]) -> dict[str, TopicSubscription]:
@@ -87,7 +111,10 @@ def _subscriptions(found: dict[str, Any]) -> dict[str, TopicSubscription]:
             wanted(subscription.kind, subscription.expression)
         except FilterError as error:
             raise RequestFault(ResultCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-        result[member(each, "topic")] = subscription
+        topic = member(each, "topic")
+        if len(topic) > names.LONGEST_TOPIC:
+            raise RequestFault(ResultCode.INVALID_PARAMETER, names.topic_fault(topic))
+        result[topic] = subscription
     return result
 
 
@@ -209,6 +236,7 @@ def _lock(connection: RemotingConnection, request: Command, *, lock: bool) -> Ha
         if topic is None or type(partition) is not int or not 0 <= partition < len(topic.streams):
             continue
         stream = topic.streams[partition]
+        connection.engine.requests.left -= QUEUE
         if not lock:
             group.unlock(stream, owner)
         elif group.lock(stream, owner, connection.engine.now + LOCK_MS):

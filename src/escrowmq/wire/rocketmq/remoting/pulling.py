@@ -146,22 +146,25 @@ class Pull:
         settled = None if self._group is None else self._group.settled_beyond(stream)
         found: list[Entry] = []
         size, position, end = 0, self.position, min(stream.end, self.position + MOST_EXAMINED)
-        while position < end and len(found) < self._most:
+        is_full = False
+        while position < end and not is_full:
             entries = stream.read(position, min(self._most - len(found) if passes is None else MOST, end - position))
             if not entries:
                 break
             for entry in entries:
                 is_open = settled is None or entry.position < settled.floor or entry.position not in settled
                 if is_open and (passes is None or passes(entry.run.envelope, entry.content)):
-                    if found and size + len(entry.content) > MOST_BYTES:
-                        return found, entry.position
+                    is_full = bool(found) and size + len(entry.content) > MOST_BYTES
+                    if is_full:
+                        break
                     found.append(entry)
                     size += len(entry.content)
                 position = entry.position + 1
-                if len(found) >= self._most:
+                is_full = len(found) >= self._most
+                if is_full:
                     break
-        examined = position - self.position
-        self._connection.engine.requests.left -= len(found) // 4 + (0 if passes is None else examined // EXAMINED)
+        examined = position - self.position - (len(found) if passes is None else 0)
+        self._connection.engine.requests.left -= len(found) // 4 + examined // EXAMINED
         return found, position
 
     def _encoded(self, entries: Sequence[Entry]) -> bytes:

@@ -10,7 +10,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.groups.group import Group
 from escrowmq.core.groups.options import Handle
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal
-from escrowmq.wire.rocketmq.grpc.leases import LEASE_MS, LONGEST_MS, RENEW_MS, RenewedLeases, handle_of, receipt
+from escrowmq.wire.rocketmq.grpc.leases import LEASE_MS, LONGEST_MS, PIECE, RENEW_MS, RenewedLeases, handle_of, receipt
 from tests.unit.wire.amqp091.clients import Server, server
 
 HANDLE = Handle(1, 2, 3, (1 << 62) + 4)
@@ -79,3 +79,23 @@ def test_nothing_is_renewed_for_a_client_that_is_gone() -> None:
     leases.end()
     made.after(RENEW_MS)
     assert group.times == []
+
+
+@pytest.mark.rule("FAIR-1")
+def test_many_leases_are_renewed_in_pieces() -> None:
+    made, group = server(), Renewals()
+    leases = RenewedLeases(made.broker.engine)
+    handles = [HANDLE._replace(position=position) for position in range(2 * PIECE + 1)]
+    for handle in handles:
+        leases.add(cast("Group", group), handle)
+    made.after(RENEW_MS)
+    assert len(group.times) == PIECE
+    leases.take(receipt(handles[-1]))
+    made.after(1)
+    made.after(1)
+    assert len(group.times) == 2 * PIECE
+    made.after(RENEW_MS - 2)
+    assert len(group.times) == 3 * PIECE
+    leases.end()
+    made.after(RENEW_MS)
+    assert len(group.times) == 3 * PIECE

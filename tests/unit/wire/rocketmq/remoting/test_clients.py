@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from escrowmq.wire.rocketmq.remoting.clients import ConsumerRegistry, GroupMember, TopicSubscription
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.questions import Answered
@@ -73,3 +75,28 @@ def test_a_reset_is_noted_for_a_group_with_members_until_it_is_told() -> None:
     registry.note_reset("g", 2)
     registry.leave_all(one)
     assert not registry.was_reset("g", 2)
+
+
+@pytest.mark.rule("FAIR-2")
+def test_a_connection_that_changes_its_client_id_leaves_no_member_behind() -> None:
+    registry, one = ConsumerRegistry(), Told()
+    for number in range(100):
+        registry.join("g", GroupMember(one, str(number)))
+    assert registry.members("g").keys() == {"99"}
+    registry.leave_all(one)
+    assert registry.members("g") == {}
+
+
+def test_the_subscriptions_of_a_connection_are_counted() -> None:
+    registry, one, other = ConsumerRegistry(), Told(), Told()
+    three = {topic: TopicSubscription() for topic in "abc"}
+    registry.join("g", GroupMember(one, "1", subscriptions=three))
+    registry.join("h", GroupMember(one, "1", subscriptions={"a": TopicSubscription()}))
+    assert registry.subscriptions_of(one) == 4
+    registry.join("h", GroupMember(one, "2", subscriptions=three))
+    assert registry.subscriptions_of(one) == 6
+    registry.join("g", GroupMember(other, "1", subscriptions=three))
+    assert (registry.subscriptions_of(one), registry.subscriptions_of(other)) == (3, 3)
+    registry.leave(one, "h")
+    registry.leave_all(other)
+    assert (registry.subscriptions_of(one), registry.subscriptions_of(other)) == (0, 0)

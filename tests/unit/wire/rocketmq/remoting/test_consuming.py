@@ -6,9 +6,13 @@ import json
 
 import pytest
 
+from escrowmq.wire.endpoint import EndpointLimits
 from escrowmq.wire.rocketmq.ids import offset_of
 from escrowmq.wire.rocketmq.properties import parse
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.consuming import LONGEST_WORD, MOST_NEW_GROUPS
+from escrowmq.wire.rocketmq.remoting.frames import Command, encode
+from tests.harness.server import Options
 from tests.unit.wire.rocketmq.remoting.clients import Client, messages, send_fields, server
 
 PLACE = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
@@ -220,3 +224,48 @@ def test_long_ids_of_clients_are_refused() -> None:
 def test_long_names_of_producer_groups_are_refused() -> None:
     client = joined()
     assert client.heartbeat(producer="p" * 256).code == ResultCode.INVALID_PARAMETER
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_subscriptions_of_a_connection_are_limited() -> None:
+    client = Client(server(options=Options(limits=EndpointLimits(subscriptions=3))))
+    assert client.heartbeat("g", a="*", b="*").code == ResultCode.SUCCESS
+    assert client.heartbeat("h", a="*").code == ResultCode.SUCCESS
+    refused = client.heartbeat("h", a="*", b="*")
+    assert refused.code == ResultCode.SYSTEM_BUSY
+    assert refused.remark == "a connection has at most 3 subscriptions, the limit"
+    assert client.heartbeat("g", a="x", b="y").code == ResultCode.SUCCESS
+    assert client.heartbeat("g", a="*").code == ResultCode.SUCCESS
+    assert client.heartbeat("h", a="*", b="*").code == ResultCode.SUCCESS
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_texts_of_a_heartbeat_that_are_kept_are_short() -> None:
+    client = Client(server())
+    assert client.heartbeat("g", **{"t" * 128: "*"}).code == ResultCode.INVALID_PARAMETER
+    consumer = {"groupName": "g", "consumeType": "x" * 9999, "messageModel": "x" * 9999, "consumeFromWhere": "x" * 9999}
+    body = json.dumps({"clientID": "c", "consumerDataSet": [consumer]}).encode()
+    assert client.call(Code.HEARTBEAT, body=body).code == ResultCode.SUCCESS
+    (member,) = client.port.endpoint.consumers.members("g").values()
+    assert {len(member.consume_type), len(member.message_model), len(member.consume_from)} == {LONGEST_WORD}
+
+
+@pytest.mark.rule("FAIR-1")
+def test_each_lock_of_a_queue_costs_work() -> None:
+    client = Client(server())
+    client.publish("t")
+    budget = client.server.broker.engine.requests
+    body = json.dumps({"consumerGroup": "g", "clientId": "c", "mqSet": [{"topic": "t", "queueId": 0}] * 1000}).encode()
+    client.server.receive(client.port, encode(Command(Code.LOCK_QUEUES, {}, body, 99)))
+    assert budget.left <= budget.turn - 1000
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_heartbeat_makes_few_groups_at_once() -> None:
+    client = Client(server())
+    consumers = [{"groupName": f"g{number}", "subscriptionDataSet": []} for number in range(MOST_NEW_GROUPS + 1)]
+    body = json.dumps({"clientID": "c", "consumerDataSet": consumers}).encode()
+    assert client.call(Code.HEARTBEAT, body=body).code == ResultCode.SYSTEM_BUSY
+    assert len(list(client.server.broker.groups.all("/"))) == MOST_NEW_GROUPS
+    assert client.call(Code.HEARTBEAT, body=body).code == ResultCode.SUCCESS
+    assert len(list(client.server.broker.groups.all("/"))) == MOST_NEW_GROUPS + 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.budget import EXAMINED, METHOD
 from escrowmq.wire.endpoint import EndpointLimits
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.frames import Command, encode
 from escrowmq.wire.rocketmq.remoting.pulling import MOST_BYTES, MOST_EXAMINED
 from tests.harness.server import Options
 from tests.unit.wire.rocketmq.remoting.clients import Client, messages, pull_fields, server
@@ -164,3 +166,24 @@ def test_a_slow_reader_gets_no_further_messages() -> None:
     endpoint.congested(0)
     client.server.end_turn()
     assert client.response(number) is not None
+
+
+@pytest.mark.rule("FAIR-1")
+def test_messages_that_a_pull_passes_over_cost_work() -> None:
+    client = Client(server())
+    client.publish("t")
+    group = client.server.broker.groups
+    for _ in range(63):
+        client.publish("t")
+    client.ok(Code.UPDATE_GROUP, body=b'{"groupName": "g"}')
+    found = group.find("/", "g")
+    topic = client.server.broker.topics.find(client.server.broker.directory.vhost("/"), "t")
+    assert found is not None
+    assert topic is not None
+    leased = found.lease(topic.streams[:1], 64, 60_000)
+    found.settle([each.handle for each in leased.leases[1:]])
+    budget = client.server.broker.engine.requests
+    client.server.end_turn()
+    before = budget.left
+    client.server.receive(client.port, encode(Command(Code.LITE_PULL, pull_fields("t", offset=1), b"", 99)))
+    assert before - budget.left >= METHOD + 63 // EXAMINED
