@@ -202,7 +202,7 @@ class Http2Connection:
         stream = self._table.open.get(number)
         if stream is not None:
             self._forget(stream)
-            self._handler.cancelled(stream)
+            self._cancel(stream)
 
     # -- output
 
@@ -248,6 +248,7 @@ class Http2Connection:
     def _finish(self, stream: Stream) -> None:
         """The response is complete. A client that has not ended its request is told to stop (section 8.1)."""
         self._forget(stream)
+        stream.call = None
         self.patience.answered()
         if stream.state is StreamState.OPEN:
             self._table.note_reset(stream.number)
@@ -261,18 +262,26 @@ class Http2Connection:
         stream = self._table.open.get(number)
         if stream is not None:
             self._forget(stream)
-            self._handler.cancelled(stream)
+            self._cancel(stream)
 
     def _forget(self, stream: Stream) -> None:
         self._table.open.pop(stream.number, None)
         self.sender.forget(stream)
+
+    def _cancel(self, stream: Stream) -> None:
+        """Tell the handler that a stream has ended.
+
+        The stream gives up its call, which refers to it, so that neither of them needs the garbage collector.
+        """
+        self._handler.cancelled(stream)
+        stream.call = None
 
     def end(self, fault: Http2Fault) -> None:
         """Send GOAWAY, and cancel everything."""
         if self.is_closed:
             return
         self.is_closed = True
-        self.fault = fault
+        self.fault = fault.with_traceback(None)  # whose frames refer to the connection
         self._put(CONNECTION, frames.go_away(self._table.highest, fault.code, fault.text), 0)
         self.abandon()
 
@@ -284,7 +293,7 @@ class Http2Connection:
         self._table.open.clear()
         for stream in streams:
             self.sender.forget(stream)
-            self._handler.cancelled(stream)
+            self._cancel(stream)
 
 
 _HANDLERS: Final[Mapping[int, Callable[[Http2Connection, int, int, bytes], None]]] = MappingProxyType(
