@@ -84,9 +84,22 @@ class GroupModel:
     def expire(self, now: int) -> None:
         """Note that the core has looked at the time: leases have ended, and with them those behind them."""
         for place in sorted(place for place, told in self.leases.items() if told.due <= now):
-            self._end(place, now)
+            if place[1] < self.begins.get(place[0], 0):
+                self._dropped(place)
+            else:
+                self._end(place)
 
-    def _end(self, place: Place, now: int) -> None:
+    def _dropped(self, place: Place) -> None:
+        """Note that the lease of a message ends which retention has dropped, before or after the lease ended."""
+        self.leases.pop(place, None)
+        if self.fifo:
+            self._doubt_those_behind(place)
+
+    def _doubt_those_behind(self, place: Place) -> None:
+        """Note that the core may revoke the leases behind a place, or may have done so."""
+        self.uncertain.update(later for later in self._lane(place) if later[1] > place[1] and later in self.leases)
+
+    def _end(self, place: Place) -> None:
         told = self.leases.pop(place, None)
         if told is None:
             return
@@ -159,6 +172,9 @@ class GroupModel:
         self.settled = set(self.answered)
         self.uncertain = (self.uncertain | self.pending) - self.answered
         self.pending.clear()
+        if self.fifo:
+            for place in sorted(self.uncertain):  # its lease may be in force again
+                self._doubt_those_behind(place)
 
     def check_progress(self, partition: int, progress: int, begin: int, passed: set[Place]) -> None:
         """Check that the progress has passed nothing that is not settled, and everything that was answered."""

@@ -270,9 +270,13 @@ class Cursor:
 
     def _find_piece(self) -> bool:
         """Do a piece of `_find_again`. Return True at its end."""
-        if not self.group.options.fifo or self.next >= self._known:
-            return True
-        return not self._scan(PIECE, None, {}, []) or self.next >= self._known
+        left = PIECE
+        while self.group.options.fifo and self.next < self._known and left > 0:
+            examined = self._scan(left, None, {}, [])  # those of one run
+            if not examined:
+                return True
+            left -= examined
+        return not self.group.options.fifo or self.next >= self._known
 
     def _revoke(self, position: int) -> None:
         revoked = self._order.revoke_after(position)
