@@ -10,8 +10,9 @@ from escrowmq.wire.endpoint import Peer
 AT_ONCE: Final = 20
 """The maximum number of lines in one period. Further errors are only counted."""
 PERIOD_MS: Final = 10_000
-_NOT_FOUND: Final = frozenset((404, "amqp:not-found"))
-"""Clients use these errors to find out whether a queue or exchange exists, so they are not worth a warning."""
+_NOT_FOUND: Final = frozenset((404, "amqp:not-found", "no-route"))
+"""Clients use these errors to find out whether a queue, an exchange or a topic exists, so they are not worth a warning.
+"""
 
 _log = logging.getLogger("escrowmq.connection")
 

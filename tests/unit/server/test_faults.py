@@ -14,9 +14,13 @@ def test_each_error_is_a_warning_except_not_found(caplog: pytest.LogCaptureFixtu
     faults = Faults()
     faults.note(5, "10.0.0.7:5 (alice)", 406, "message of 11 bytes")
     faults.note(6, "10.0.0.7:5 (alice)", 404, "no queue 'q'")
+    faults.note(7, "10.0.0.7:5 (alice)", "no-route", "no topic 't'")
+    faults.note(8, "10.0.0.7:5 (alice)", "not-found", "no topic 't'")
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", "10.0.0.7:5 (alice): 406 message of 11 bytes"),
         ("INFO", "10.0.0.7:5 (alice): 404 no queue 'q'"),
+        ("INFO", "10.0.0.7:5 (alice): no-route no topic 't'"),
+        ("WARNING", "10.0.0.7:5 (alice): not-found no topic 't'"),
     ]
 
 

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 MOST: Final = 20
 """Refused calls of one connection that are logged."""
+NO_ROUTE: Final = "no-route"
+"""The code in the log for a topic that does not exist yet, and that its first message creates."""
 _LOGGED: Final = frozenset({Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.LIMIT_EXCEEDED})
 _LONGEST_KEY: Final = 100
+_LONGEST_NAME: Final = 127
 
 
 class Refusals:
@@ -38,7 +41,18 @@ class Refusals:
 
     def call(self, error: BrokerError) -> None:
         """Note that a call was refused. Only missing permissions and limits are logged."""
-        text = error.text
-        if error.condition in _LOGGED and text not in self._reasons and len(self._reasons) < MOST:
+        if error.condition in _LOGGED:
+            self._note(error.condition.value, error.text)
+
+    def missing(self, topic: str, vhost: str, *, automatic: bool = False) -> None:
+        """Note that a client asked for a topic that does not exist. With `automatic`, the client may create it next."""
+        text = f"topic {topic[:_LONGEST_NAME]!r} does not exist in vhost '{vhost}'"
+        if automatic:
+            self._note(NO_ROUTE, f"{text}; the first message of a classic producer creates it")
+        else:
+            self._note(Condition.NOT_FOUND.value, f"{text}; create it by `escrowmq topic create`")
+
+    def _note(self, code: str, text: str) -> None:
+        if text not in self._reasons and len(self._reasons) < MOST:
             self._reasons.add(text)
-            self._host.failed(self._endpoint, error.condition.value, text)
+            self._host.failed(self._endpoint, code, text)

@@ -8,15 +8,18 @@ import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.endpoint import Verdict
-from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
-from escrowmq.wire.rocketmq.proto.service_pb2 import SendMessageRequest
-from escrowmq.wire.rocketmq.refusals import MOST, Refusals
+from escrowmq.wire.rocketmq.options import RocketmqOptions
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Resource
+from escrowmq.wire.rocketmq.proto.service_pb2 import QueryRouteRequest, SendMessageRequest
+from escrowmq.wire.rocketmq.refusals import MOST, NO_ROUTE, Refusals
 from escrowmq.wire.rocketmq.remoting.codes import Code as RemotingCode
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from tests.unit.wire.amqp091.clients import Server, server
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message
 from tests.unit.wire.rocketmq.remoting.clients import Client
 from tests.unit.wire.rocketmq.test_keys import BEAT, header, made
+
+MISSING = "topic 't' does not exist in vhost '/'; create it by `escrowmq topic create`"
 
 
 def refusals(found: Server) -> Refusals:
@@ -59,6 +62,59 @@ def test_other_errors_are_not_logged() -> None:
     found = server()
     refusals(found).call(BrokerError(Condition.NOT_FOUND, "no topic"))
     assert not found.faults
+
+
+@pytest.mark.parametrize(
+    ("automatic", "code", "remedy"),
+    [
+        (False, "not-found", "create it by `escrowmq topic create`"),
+        (True, NO_ROUTE, "the first message of a classic producer creates it"),
+    ],
+)
+def test_a_missing_topic_is_logged_once_with_the_remedy(automatic: bool, code: str, remedy: str) -> None:
+    found = server()
+    noted = refusals(found)
+    for _ in range(2):
+        noted.missing("t" * 1000, "/", automatic=automatic)
+    assert found.faults == [(code, f"topic '{'t' * 127}' does not exist in vhost '/'; {remedy}")]
+
+
+def test_a_grpc_client_that_asks_for_a_missing_topic_is_logged_once() -> None:
+    found = server()
+    peer = GrpcPeer(found)
+    for _ in range(2):
+        assert peer.run("QueryRoute", QueryRouteRequest(topic=Resource(name="t"))).status.code == Code.TOPIC_NOT_FOUND
+    assert found.faults == [("not-found", MISSING)]
+
+
+@pytest.mark.parametrize(("automatic", "code"), [(True, NO_ROUTE), (False, "not-found")])
+def test_a_classic_client_that_asks_for_the_route_of_a_missing_topic_is_logged_once(automatic: bool, code: str) -> None:
+    found = server(rocketmq=RocketmqOptions(auto_create=automatic))
+    client = Client(found)
+    for topic in ("t", "t", "TBW102"):
+        client.call(RemotingCode.ROUTE, {"topic": topic})
+    assert [logged for logged, _ in found.faults] == [code]
+
+
+def test_a_classic_producer_that_sends_to_a_missing_topic_is_logged_if_none_is_created() -> None:
+    found = server(rocketmq=RocketmqOptions(auto_create=False))
+    assert Client(found).publish("t").code == ResultCode.TOPIC_NOT_EXIST
+    assert found.faults == [("not-found", MISSING)]
+
+
+def test_a_classic_consumer_that_pulls_from_a_missing_topic_is_logged() -> None:
+    found = server()
+    fields = {
+        "consumerGroup": "g",
+        "topic": "t",
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "0",
+        "commitOffset": "0",
+    }
+    assert Client(found).call(RemotingCode.PULL, fields).code == ResultCode.TOPIC_NOT_EXIST
+    assert found.faults == [("not-found", MISSING)]
 
 
 def test_a_grpc_client_with_a_wrong_secret_key_is_logged_and_told() -> None:

@@ -82,6 +82,7 @@ class GrpcSession:
             raise RocketmqRefusal(Code.ILLEGAL_TOPIC, fault)
         found = self.catalogue.seen(name)
         if found is None:
+            self.refusals.missing(name, self.vhost.name)
             raise unknown_topic(name)
         return found
 

@@ -226,6 +226,7 @@ def pull(connection: RemotingConnection, request: Command) -> HandlerReply | Non
         return _answer(connection, ViewPull(connection, request, view, group), flags, request)
     catalogue.check_consume(group, topic)
     if catalogue.find(topic) is None:
+        connection.login.refusals.missing(topic, catalogue.vhost.name)
         raise RequestFault(ResultCode.TOPIC_NOT_EXIST, f"topic {topic} does not exist")
     queue = number(fields, "queueId")
     stream = catalogue.stream(topic, queue)

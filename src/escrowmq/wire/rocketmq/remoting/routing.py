@@ -39,6 +39,8 @@ def route(connection: RemotingConnection, request: Command) -> HandlerReply:
     elif (group := group_of(name)) is not None and not group_fault(group):
         count = 1
     else:
+        if name != AUTO_CREATE:
+            connection.login.refusals.missing(name, catalogue.vhost.name, automatic=options.auto_create)
         raise RequestFault(
             ResultCode.TOPIC_NOT_EXIST,
             f"No topic route info in name server for the topic: {name}",

@@ -230,6 +230,7 @@ def topic_for(connection: RemotingConnection, asked: Send, *, transactional: boo
     if group is not None and catalogue.group(group) is not None:
         return catalogue.create(name, 1)
     if not connection.options.auto_create:
+        connection.login.refusals.missing(name, catalogue.vhost.name)
         raise RequestFault(
             ResultCode.TOPIC_NOT_EXIST, f"topic {name} does not exist, and none is created automatically"
         )
