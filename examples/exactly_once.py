@@ -2,7 +2,8 @@
 
 The sender writes each order and its message in one transaction of the shop's database. The receiver writes each
 shipment and the record of its delivery in one transaction of the warehouse's database. Sender, broker and receiver may
-be killed at any moment; start them again, and they go on.
+be killed at any moment; start them again, and they go on. While the broker is down, they wait for it; if it refuses the
+login, they end.
 
     python examples/exactly_once.py send --orders 1000
     python examples/exactly_once.py receive --orders 1000
@@ -20,19 +21,21 @@ import time
 import click
 
 from escrowmq.amqp10 import Backoff, ExactlyOnceReceiver, ExactlyOnceSender, Message, queue
-from escrowmq.client import OperationalError, connect
+from escrowmq.client import AuthenticationError, OperationalError, connect
 
 QUEUE = "example-orders"
 BATCH = 20
 
 
 def declare(broker: str) -> None:
-    """Declare the queue, which may exist already."""
+    """Declare the queue, which may exist already. Raises ClickException if the broker refuses the login."""
     while True:
         try:
             with connect(broker) as connection, connection.channel() as channel:
                 channel.queue_declare(QUEUE, durable=True)
                 return
+        except AuthenticationError as error:  # another attempt would be refused as well
+            raise click.ClickException(str(error)) from None
         except OperationalError as error:  # the broker may be down at the moment
             click.echo(f"{error}; trying again", err=True)
             time.sleep(0.2)

@@ -90,6 +90,27 @@ def test_the_program_of_exactly_once_runs_after_its_guide(broker: BrokerProcess,
     assert output(tmp_path, file, "receive", *options) == "all 20 orders were shipped\n"
 
 
+@pytest.mark.parametrize("part", ["send", "receive"])
+def test_the_program_of_exactly_once_ends_if_its_login_is_refused(
+    part: str, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    url = broker.url.replace("guest:guest", "guest:wrong")
+    command = [sys.executable, str(ROOT / "examples" / "exactly_once.py"), part, "--broker", url]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "ACCESS_REFUSED" in done.stderr
+    assert done.stderr.count("logfile") == 1
+
+
+def test_the_program_of_exactly_once_can_be_started_again_as_its_guide_says(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        check_examples(EXACTLY_ONCE, broker, tmp_path)
+        for database in ("shop.db", "warehouse.db"):
+            (tmp_path / database).unlink()
+
+
 def commands(page: Path) -> list[str]:
     """Return the `escrowmq` commands of a page that end by themselves, with their input."""
     lines = [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", " ").splitlines()]

@@ -99,7 +99,7 @@ class AuthenticationError(ConnectionClosed):
         return type(self)(self.code, self.text, self.method, self.where, self.user)
 
     def __str__(self) -> str:
-        return f"{super().__str__()} (user {self.user!r}; see the broker's log on stderr)"
+        return f"{super().__str__()} (user {self.user!r})"
 
 
 class ChannelClosed(Closed):
