@@ -63,7 +63,10 @@ def test_topics_and_groups_are_managed(operator: Operator) -> None:
     operator.run("allocateMQ -t <topic> -i one,two", '"one"', '"two"')
     operator.run("updateSubGroup -b <broker> -g <group> -r 3", "success")
     operator.run("getConsumerConfig -g <group>", "retryMaxTimes                           =  3")
-    operator.run("deleteSubGroup -b <broker> -g <group>", "success")
+    operator.run("updateTopic -b <broker> -t <topic> -r 1 -w 1", "topic <topic> has 2 queues and cannot shrink to 1")
+    operator.run("updateTopicPerm -b <broker> -t <topic> -p 4", "permissions of a topic are not supported")
+    deleted = operator.run("deleteSubGroup -c DefaultCluster -g <group>", "success")
+    assert "Exception" not in deleted
     operator.run("deleteTopic -c DefaultCluster -t <topic>", "success")
     assert operator.topic not in operator.run("topicList").replace(f"{operator.topic}-tx", "")
 

@@ -33,6 +33,7 @@ class Code(IntEnum):
     UNLOCK_QUEUES = 42
     CHECK_CLIENT = 46
     KEY_VALUE = 101
+    DELETE_KEY_VALUE = 102
     ROUTE = 105
     CLUSTER = 106
     UPDATE_GROUP = 200

@@ -40,6 +40,7 @@ OPERATIONS: Final[Mapping[Code, tuple[Operation, ...]]] = MappingProxyType(
         Code.ROUTE: _TOPICS,
         Code.CLUSTER: _NONE,
         Code.KEY_VALUE: _NONE,
+        Code.DELETE_KEY_VALUE: _NONE,
         Code.UPDATE_TOPIC: (Operation.DECLARE_TOPIC,),
         Code.DELETE_TOPIC: (Operation.DELETE_TOPIC,),
         Code.DELETE_TOPIC_ROUTE: (Operation.DELETE_TOPIC,),

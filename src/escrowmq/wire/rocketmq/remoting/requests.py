@@ -7,7 +7,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from escrowmq.wire.rocketmq.remoting import consuming, routing
-from escrowmq.wire.rocketmq.remoting.administration import figures, groups, members, progress, queries, topics
+from escrowmq.wire.rocketmq.remoting.administration import (
+    figures,
+    groups,
+    members,
+    progress,
+    queries,
+    topic_settings,
+    topics,
+)
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.producing import end_transaction
 from escrowmq.wire.rocketmq.remoting.pulling import pull
@@ -46,7 +54,8 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         Code.ROUTE: routing.route,
         Code.CLUSTER: routing.cluster,
         Code.KEY_VALUE: routing.key_value,
-        Code.UPDATE_TOPIC: topics.update_topic,
+        Code.DELETE_KEY_VALUE: routing.delete_key_value,
+        Code.UPDATE_TOPIC: topic_settings.update_topic,
         Code.DELETE_TOPIC: topics.delete_topic,
         Code.DELETE_TOPIC_ROUTE: topics.delete_topic,
         Code.ALL_TOPICS: topics.all_topics,

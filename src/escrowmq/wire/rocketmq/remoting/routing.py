@@ -88,5 +88,11 @@ def key_value(connection: RemotingConnection, request: Command) -> HandlerReply:
     )
 
 
+def delete_key_value(connection: RemotingConnection, request: Command) -> HandlerReply:
+    """Do nothing: there are no entries. `mqadmin deleteSubGroup -c` deletes one that says how a topic is ordered."""
+    del connection, request
+    return success()
+
+
 def _json(found: dict[str, Any]) -> HandlerReply:
     return success(body=json.dumps(found, separators=(",", ":")).encode())

@@ -60,3 +60,7 @@ def test_the_cluster_has_one_broker() -> None:
 
 def test_the_name_server_has_no_configuration() -> None:
     assert client().call(Code.KEY_VALUE, {"namespace": "n", "key": "k"}).code == ResultCode.QUERY_NOT_FOUND
+
+
+def test_deleting_an_entry_that_does_not_exist_succeeds() -> None:
+    client().ok(Code.DELETE_KEY_VALUE, {"namespace": "ORDER_TOPIC_CONFIG", "key": "%RETRY%g"})

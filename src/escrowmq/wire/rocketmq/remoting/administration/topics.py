@@ -1,4 +1,4 @@
-"""Topics: created, deleted, listed and described. The views of half messages are listed and described, too."""
+"""Topics: deleted, listed and described. The views of half messages are listed and described, too."""
 
 from __future__ import annotations
 
@@ -9,37 +9,18 @@ from escrowmq.wire.rocketmq.names import AUTO_CREATE, is_reserved
 from escrowmq.wire.rocketmq.remoting.administration.documents import VERSION, json_reply, table_of_queues
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
-from escrowmq.wire.rocketmq.remoting.fields import number, text
+from escrowmq.wire.rocketmq.remoting.fields import text
 from escrowmq.wire.rocketmq.remoting.reply import HandlerReply, success
 from escrowmq.wire.rocketmq.remoting.routing import MASTER, READ, READ_WRITE, broker
 from escrowmq.wire.rocketmq.remoting.views import STATES, view_of
-from escrowmq.wire.rocketmq.topics import MIXED
 
 if TYPE_CHECKING:
     from escrowmq.core.topology.topics import Topic
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
     from escrowmq.wire.rocketmq.remoting.frames import Command
 
-_TYPE: Final = "message.type"
+TYPE_ATTRIBUTE: Final = "message.type"
 MINUTE_MS: Final = 60_000
-
-
-def update_topic(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Create a topic, or let it grow."""
-    fields = request.fields
-    partitions = max(number(fields, "readQueueNums", 8), number(fields, "writeQueueNums", 8))
-    name = text(fields, "topic")
-    known = connection.catalogue.find(name)
-    wanted = _attributes(fields.get("attributes", "")).get(_TYPE)
-    message_type = wanted.lower() if wanted is not None else known.message_type if known is not None else MIXED
-    connection.catalogue.create(name, partitions, message_type)
-    return success(after=connection.engine.log.end_lsn)
-
-
-def _attributes(given: str) -> dict[str, str]:
-    """The attributes in `+name=value,+name=value`."""
-    pairs = (each.lstrip("+").partition("=") for each in given.split(","))
-    return {name: value for name, between, value in pairs if between}
 
 
 def delete_topic(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -76,7 +57,7 @@ def all_topic_configs(connection: RemotingConnection, request: Command) -> Handl
 
 
 def _topic_config(topic: Topic) -> dict[str, Any]:
-    return _config(topic.name, len(topic.streams), READ_WRITE, {_TYPE: topic.message_type.upper()})
+    return _config(topic.name, len(topic.streams), READ_WRITE, {TYPE_ATTRIBUTE: topic.message_type.upper()})
 
 
 def _view_config(name: str) -> dict[str, Any]:
