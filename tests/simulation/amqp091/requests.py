@@ -110,6 +110,7 @@ class Requests(Watch):
         if self._last_work == self.ledger.turn and self._has_consumers(queue):
             # Messages that arrived in this turn, or for which there is credit now, are delivered before the count.
             moves = True
+        moves = moves or self._last_release == self.ledger.turn  # deliveries may return in pieces, during the turn
         if queue.sealed_by or moves or any(copy.maybe for copy in ready) or not self.settled:
             return None
         return len(ready)

@@ -21,6 +21,7 @@ class Watch:
         self.tell: Callable[[str], None] | None = None
         """Called with a line for each message, if set."""
         self._seen: list[tuple[Copy, int]] = []
+        self._last_release = -1  # the turn in which deliveries of a channel or connection that ended last returned
 
     def _tell(self, connection: Connection, way: str, message: Message) -> None:
         if self.tell is not None and message.channel:
@@ -49,6 +50,7 @@ class Watch:
         """Requeue all deliveries of a channel (ORD-2, TX-10)."""
         if channel.closing is not None:
             return
+        self._last_release = self.ledger.turn
         settled = [delivery for _, delivery, _ in channel.transaction.settlements]
         for delivery in [*channel.unsettled.values(), *settled]:
             self._give_back(delivery.copy)
