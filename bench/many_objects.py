@@ -31,6 +31,7 @@ class ManyObjects(Stalls):
                 "bindings": "a queue with 20,000 bindings is deleted",
                 "fanout": "one message is published to 10,000 queues",
                 "topic": "a topic with 1,024 partitions is declared",
+                "topic-deleted": "it is deleted",
             },
         )
 
@@ -64,6 +65,8 @@ class ManyObjects(Stalls):
         wanted = frames.table({"x-partitions": max(int(_PARTITIONS * scale), 1)})
         request = frames.method(1, frames.EXCHANGE_DECLARE, b"\0\0" + topic + wanted)
         self._watched(broker, "topic", lambda: connection.call(1, request, frames.EXCHANGE_DECLARE_OK))
+        deletion = frames.exchange_delete(1, "topic")
+        self._watched(broker, "topic-deleted", lambda: connection.call(1, deletion, frames.EXCHANGE_DELETE_OK))
 
 
 def _declare(name: str, bits: bytes) -> bytes:

@@ -305,12 +305,13 @@ class Coordinator:
         progress = self.progress.find(application)
         done, lsn = (NOTHING_DECIDED, 0) if progress is None else (progress.epoch, progress.lsn)
         chosen: list[XaBranch] = []
+        prepared = State.PREPARED  # looked up once, since there may be thousands
         if epoch > done:
             for bqual in dict.fromkeys(winners):
                 branch = by_name.get(bqual)
                 if branch is None:
                     raise BrokerError(Condition.NOT_FOUND, f"no branch {bqual.hex()} of {gtrid.hex()} is known")
-                if branch.state is not State.PREPARED:
+                if branch.state is not prepared:
                     raise BrokerError(Condition.ILLEGAL_STATE, f"branch {branch.xid} is {words(branch)}, not prepared")
                 chosen.append(branch)
         winning = set(chosen)
