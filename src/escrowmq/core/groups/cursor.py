@@ -94,8 +94,10 @@ class Cursor:
     @property
     def floor(self) -> int:
         """The first position that is neither settled nor dropped."""
-        self.settled.raise_to(self.stream.begin)
-        return self.settled.floor
+        settled, begin = self.settled, self.stream.begin
+        if begin > settled.floor:
+            settled.raise_to(begin)
+        return settled.floor
 
     @property
     def _has_room(self) -> bool:

@@ -125,12 +125,12 @@ class Groups:
         return self._add(fields["vhost"], fields["name"], fields["number"], options_of(fields), fields["user"])
 
 
-def set_fields(group: Group) -> dict[str, Any]:
-    """Return the fields of the GROUP_SET record of a group."""
+def set_fields(group: Group, options: GroupOptions | None = None) -> dict[str, Any]:
+    """Return the fields of the GROUP_SET record of a group, with its options or earlier ones."""
     return {
         "number": group.number,
         "vhost": group.vhost,
         "name": group.name,
         "user": group.user,
-        **group.options.fields(),
+        **(options or group.options).fields(),
     }

@@ -24,6 +24,8 @@ class Settled:
 
     def ranges(self) -> list[tuple[int, int]]:
         """Return the ranges above the floor: first positions, and numbers of positions."""
+        if not self._firsts:
+            return []
         return [(first, end - first) for first, end in zip(self._firsts, self._ends, strict=True)]
 
     @property

@@ -27,22 +27,25 @@ Record = tuple[Kind, list[bytes]]
 
 
 class CapturedGroup:
-    """A copy of the state of a group. Making it costs a copy of a dictionary for each cursor."""
+    """A copy of the state of a group. It has a copy of a dictionary for each cursor with messages that are out. All
+    groups are copied between two turns, so what never changes is encoded later.
+    """
 
-    __slots__ = ("_cursors", "_fields", "_locks", "_number")
+    __slots__ = ("_cursors", "_group", "_locks", "_number", "_options")
 
     def __init__(self, group: Group) -> None:
         self._number = group.number
-        self._fields = set_fields(group)
+        self._group = group
+        self._options = group.options
         self._cursors = [
-            (stream, cursor.floor, cursor.settled.ranges(), cursor.out.copy())
+            (stream, cursor.floor, cursor.settled.ranges(), cursor.out.copy() if cursor.out else {})
             for stream, cursor in group.cursors.items()
         ]
-        self._locks = list(group.locks.items())
+        self._locks = list(group.locks.items()) if group.locks else []
 
     def records(self) -> Iterator[Record]:
         """Return the records that rebuild the group."""
-        yield Kind.GROUP_SET, [encode_change(**self._fields)]
+        yield Kind.GROUP_SET, [encode_change(**set_fields(self._group, self._options))]
         number = self._number
         for stream, floor, settled, out in self._cursors:
             yield Kind.GROUP_PROGRESS, [encode_group_progress(number, stream, ProgressCause.RESET, floor)]
