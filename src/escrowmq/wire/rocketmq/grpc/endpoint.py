@@ -148,6 +148,7 @@ class GrpcEndpoint:
     def opened(self, stream: Stream, headers: Headers) -> None:
         """A call has begun. A request of another kind than gRPC is refused at its end, as by any server of HTTP."""
         if not any(name == b"content-type" and value.startswith(_CONTENT_TYPE) for name, value in headers):
+            self._requests.left -= METHOD
             return
         try:
             call = Call(self._http2, stream, headers, self._broker.engine.now)
@@ -156,6 +157,8 @@ class GrpcEndpoint:
             return
         stream.call = call
         method = METHODS.get(call.metadata[b":path"])
+        if not isinstance(method, UnaryMethod):
+            self._requests.left -= METHOD
         if method is None:
             call.fail(GrpcFault(GrpcStatus.UNIMPLEMENTED, "the service has no such method"))
             return
@@ -163,9 +166,11 @@ class GrpcEndpoint:
         try:
             self._open(self._identify(call), call)
         except GrpcFault as fault:
+            self._requests.left -= METHOD
             call.fail(fault)
 
     def _refuse(self, stream: Stream, headers: Headers, fault: GrpcFault) -> None:
+        self._requests.left -= METHOD
         kept = [(name, value) for name, value in headers if name not in {b"grpc-encoding", b"grpc-timeout"}]
         Call(self._http2, stream, kept, 0).fail(fault)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from escrowmq.core.budget import METHOD
 from escrowmq.wire.http2.frames import ErrorCode
 from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
 from escrowmq.wire.rocketmq.grpc.framing import LARGEST, prefixed
@@ -249,3 +250,28 @@ def test_data_in_single_octets_is_divided_into_turns() -> None:
         peer.client.send_data(number, bytes((octet,)))
     peer.server.receive(peer.port, peer.client.data_to_send())
     assert peer.server.broker.engine.requests.left <= before - 100
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize(
+    ("name", "headers"),
+    [
+        ("None", {}),
+        ("Telemetry", {}),
+        ("Heartbeat", {"content_type": "text/plain"}),
+        ("Heartbeat", {"authorization": "Basic x"}),
+        ("Heartbeat", {"grpc_timeout": "soon"}),
+    ],
+)
+def test_calls_that_carry_out_nothing_are_divided_into_turns(name: str, headers: dict[str, str]) -> None:
+    peer = GrpcPeer(server())
+    budget = peer.server.broker.engine.requests
+    peer.server.end_turn()
+    for _ in range(100):
+        number = peer.open(name, **headers)
+        if name != "Telemetry":
+            peer.client.end_stream(number)
+    peer.server.receive(peer.port, peer.client.data_to_send())
+    assert -METHOD < budget.left <= 0
+    peer.exchange()
+    assert peer.run("Heartbeat", BEAT).status.code == Code.OK

@@ -224,3 +224,35 @@ def test_unknown_topics_and_nameless_groups_are_refused() -> None:
     peer = begun()
     assert code(peer, poll(peer, topic="none")) == Code.TOPIC_NOT_FOUND
     assert code(peer, poll(peer, group="")) == Code.ILLEGAL_CONSUMER_GROUP
+
+
+@pytest.mark.rule("GRP-1", "GRP-2")
+@pytest.mark.parametrize("disk", [False, True])
+def test_messages_for_a_client_that_is_lost_come_again_once_after_their_lease(disk: bool) -> None:
+    """The connection is lost while the answer waits for the disk, or after it was sent."""
+    peer = begun()
+    send(peer, b"1", b"2")
+    other = GrpcPeer(peer.server, "client-2")
+    other.begin("ReceiveMessage", request(), grpc_timeout="30S", disk=disk)
+    other.end()
+    number = poll(peer)
+    assert received(peer, number) == []
+    peer.server.after(30_000)
+    peer.exchange()
+    found = bodies(peer, number) or bodies(peer, poll(peer))
+    assert found == [b"1", b"2"]
+    assert bodies(peer, poll(peer)) == []
+
+
+@pytest.mark.rule("GRP-1")
+def test_a_waiting_client_that_is_lost_takes_no_message_that_comes_in_the_same_turn() -> None:
+    peer = begun()
+    other = GrpcPeer(peer.server, "client-2")
+    poll(other)
+    number = poll(peer)
+    sent = peer.open("SendMessage")
+    peer.send(sent, SendMessageRequest(messages=[message("t", b"1")]), ends=True)
+    peer.server.receive(peer.port, peer.client.data_to_send())
+    other.end()
+    peer.exchange()
+    assert bodies(peer, number) == [b"1"]

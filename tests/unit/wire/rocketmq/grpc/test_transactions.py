@@ -203,3 +203,42 @@ def test_a_user_without_the_right_neither_stores_nor_decides() -> None:
     send(peer)
     peer.server.broker.access.set_permission("guest", "/", ".*", "^$", ".*")
     assert send(peer, "ID2").status.code == Code.FORBIDDEN
+
+
+@pytest.mark.rule("HALF-3")
+@pytest.mark.parametrize(("first", "expected"), [(COMMIT, [b"body"]), (ROLL_BACK, [])])
+def test_two_producers_that_answer_one_check_decide_once(first: TransactionResolution, expected: list[bytes]) -> None:
+    peer = begun()
+    telemetry(peer)
+    send(peer)
+    other = GrpcPeer(peer.server, "client-2")
+    telemetry(other)
+    peer.server.after(10_000)
+    second = ROLL_BACK if first == COMMIT else COMMIT
+    assert end(other, first) == Code.OK
+    assert end(peer, second) == Code.INVALID_TRANSACTION_ID
+    assert end(peer, first) == Code.OK
+    assert bodies(peer) == expected
+
+
+@pytest.mark.rule("HALF-2", "HALF-3")
+@pytest.mark.parametrize("disk", [False, True])
+def test_a_commit_that_races_with_a_check_and_a_kill_delivers_once(disk: bool) -> None:
+    """The broker is killed after the commit has arrived: before its record is on disk, or after that."""
+    peer = begun()
+    number = telemetry(peer)
+    send(peer)
+    peer.server.after(10_000)
+    peer.exchange()
+    assert len(checks(peer, number)) == 1
+    commit = EndTransactionRequest(topic=TOPIC, message_id="ID1", transaction_id="ID1", resolution=COMMIT)
+    call = peer.begin("EndTransaction", commit, disk=disk)
+    assert peer.status(call) == (0 if disk else None)
+    storage = peer.server.storage
+    storage.crash()
+    again = GrpcPeer(server(storage=storage), "client-2")
+    telemetry(again)
+    assert bodies(again) == ([b"body"] if disk else [])
+    assert end(again, COMMIT) == Code.OK
+    assert end(again, ROLL_BACK) == Code.INVALID_TRANSACTION_ID
+    assert bodies(again) == [b"body"]
