@@ -8,6 +8,7 @@ in its queue.
     python examples/order_transfer.py --broker amqp://guest:guest@127.0.0.1:5672/ \
         --database postgresql://localhost/shop --log decisions.db --demo 10
 
+The database must exist. Its URL may name a user and a password: `postgresql://USER:PASSWORD@localhost/shop`.
 PostgreSQL needs `max_prepared_transactions` above 0 (in postgresql.conf, followed by a restart). `--demo 10` first
 declares the queues, creates the table, and publishes ten orders. The program ends when no order is waiting.
 """

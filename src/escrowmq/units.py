@@ -19,7 +19,7 @@ _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "
 
 SIZE_FORM = 'a size: a number of bytes, or a text like "64MiB" or "1.5GB"'
 DURATION_FORM = 'a duration: a number of seconds, or a text like "250ms", "30s", "5m" or "1h"'
-ADDRESS_FORM = 'an address: "HOST:PORT" or "[IPV6]:PORT"; port 0 picks a free one'
+ADDRESS_FORM = 'an address "HOST:PORT" or "[IPV6]:PORT" (port 0 picks a free one)'
 
 
 def parse_size(value: object) -> int:

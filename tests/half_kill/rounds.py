@@ -120,7 +120,8 @@ def _kill_at_random(
         if "broker" in victims:
             broker.kill()
             broker.start()
-        report(f"round {number + 1}/{rounds}: killed {' and '.join(victims)}; {placed()} orders placed")
+        killed = " and ".join(f"the {each}" if each == "broker" else f"the producer {each}" for each in victims)
+        report(f"round {number + 1}/{rounds}: killed {killed}; {placed()} orders placed")
 
 
 def _let_the_checker_decide(broker: BrokerProcess, shops: list[Shop]) -> None:

@@ -124,7 +124,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("data_dir = ''", "data_dir: expected a path, not ''"),
         (
             "listen.address = ':1'",
-            'listen.address: expected an address: "HOST:PORT" or "[IPV6]:PORT"; port 0 picks a free one, not \':1\'',
+            'listen.address: expected an address "HOST:PORT" or "[IPV6]:PORT" (port 0 picks a free one), not \':1\'',
         ),
         ("listen.tls_address = 'a:1'", "listen.tls_address: requires tls.certificate and tls.key"),
         ("tls.verify_client = 'required'", 'tls.verify_client: "required" requires tls.ca'),
