@@ -124,7 +124,7 @@ class World:
     def _end_turn(self) -> None:
         self.oracle.before_output()
         self.server.end_turn()
-        self.oracle.after_output()
+        self.oracle.after_output(unfinished=self.server.broker.engine.turn.unfinished)
         self._notice_closed()
 
     def _notice_closed(self) -> None:

@@ -38,12 +38,17 @@ class Oracle(Requests):
         """Prepare for the end of a turn."""
         self.held = {c for connection in self.connections for c in connection.channels.values() if c.pending}
 
-    def after_output(self) -> None:
-        """Check at the end of a turn that every message delivered in it was the head of its queue (ORD-2)."""
+    def after_output(self, *, unfinished: bool = False) -> None:
+        """Check at the end of a turn that every message delivered in it was the head of its queue (ORD-2).
+
+        If the turn is `unfinished`, deliveries of an ended channel or connection go on returning in the next one.
+        """
         for copy, threshold in self._seen:
             if copy.key is not None:
                 self._check_head(copy, threshold)
         self._seen.clear()
+        if unfinished and self._last_release == self.ledger.turn:
+            self._last_release += 1
         self.ledger.turn += 1
 
     def outward(self, connection: Connection, data: bytes) -> None:
