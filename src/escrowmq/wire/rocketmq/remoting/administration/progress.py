@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
@@ -54,22 +55,26 @@ def _stats(connection: RemotingConnection, group: Group, only: str) -> tuple[str
     """The progress of a group in topics that the user may see, and the number of messages that it has yet to handle."""
     rows: list[tuple[tuple[str, int], dict[str, Any]]] = []
     behind = 0
-    for topic in connection.catalogue.all():
-        if only and topic.name != only:
+    catalogue = connection.catalogue
+    for ident in group.cursors:  # few, while there may be very many topics
+        connection.engine.requests.left -= 1
+        found = catalogue.numbered(ident)
+        if found is None or (only and found[0].name != only) or not catalogue.sees(found[0].name):
             continue
-        for queue, stream in enumerate(topic.streams):
-            position = group.progress(stream)
-            if position is None:
-                continue
-            behind += stream.end - position
-            handled = stream.read(position - 1, 1) if stream.begin < position else []
-            row = {
-                "brokerOffset": stream.end - 1,
-                "consumerOffset": position - 1,
-                "lastTimestamp": handled[0].run.time if handled else 0,
-                "pullOffset": position - 1,
-            }
-            rows.append(((topic.name, queue), row))
+        topic, queue, stream = found
+        position = group.progress(stream)
+        if position is None:
+            continue
+        behind += stream.end - position
+        handled = stream.read(position - 1, 1) if stream.begin < position else []
+        row = {
+            "brokerOffset": stream.end - 1,
+            "consumerOffset": position - 1,
+            "lastTimestamp": handled[0].run.time if handled else 0,
+            "pullOffset": position - 1,
+        }
+        rows.append(((topic.name, queue), row))
+    rows.sort(key=itemgetter(0))
     table = table_of_queues(connection.options.broker_name, rows)
     return f'{{"consumeTps":0.0,"offsetTable":{table}}}', behind
 

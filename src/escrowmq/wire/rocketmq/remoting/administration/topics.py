@@ -137,13 +137,14 @@ def groups_of_topic(connection: RemotingConnection, request: Command) -> Handler
     """Return the names of the groups that consume a topic now, or have progress in it."""
     name, allows = text(request.fields, "topic"), connection.login.door.allows
     topic, members = None if name in STATES else connection.catalogue.seen(name), connection.consumers.members
+    streams = {} if topic is None else {stream.ident: stream for stream in topic.streams}
     found = [
         group.name
         for group in connection.catalogue.groups()
         if allows(Operation.DESCRIBE_GROUP, queue=group.name)
         and (
             any(name in member.subscriptions for member in members(group.name).values())
-            or (topic is not None and any(group.progress(stream) is not None for stream in topic.streams))
+            or any(group.progress(streams[ident]) is not None for ident in streams.keys() & group.cursors.keys())
         )
     ]
     return json_reply({"groupList": sorted(found)})

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from escrowmq.core.groups.group import Group
+from escrowmq.core.queues.stream import StreamQueue
 from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from tests.unit.wire.rocketmq.remoting.clients import Client, found, messages, pull_fields, server
 
@@ -113,3 +115,27 @@ def test_progress_is_copied_to_another_group() -> None:
     client.ok(Code.COPY_PROGRESS, {"topic": "t", "srcGroup": "g", "destGroup": "h", "offline": "true"})
     assert offset(client, "h") == "5"
     assert "h" in found(client, Code.ALL_GROUP_CONFIGS)["subscriptionGroupTable"]
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("code", [Code.BROKER_CONSUME_STATS, Code.GROUPS_OF_TOPIC])
+def test_looking_at_all_groups_costs_what_they_consume_not_all_topics_for_each(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = consumed()
+    groups, topics = 10, 30
+    for number in range(topics):
+        client.publish(f"t{number}")
+    for number in range(groups - 1):
+        client.ok(Code.UPDATE_OFFSET, {**PLACE, "consumerGroup": f"g{number}", "commitOffset": "1"})
+    looked = 0
+    progress = Group.progress
+
+    def counted(group: Group, stream: StreamQueue) -> int | None:
+        nonlocal looked
+        looked += 1
+        return progress(group, stream)
+
+    monkeypatch.setattr(Group, "progress", counted)
+    client.ok(code, {"topic": "t"})
+    assert looked == groups
