@@ -138,4 +138,4 @@ def test_looking_at_all_groups_costs_what_they_consume_not_all_topics_for_each(
 
     monkeypatch.setattr(Group, "progress", counted)
     client.ok(code, {"topic": "t"})
-    assert looked == groups
+    assert 0 < looked <= groups  # a group with a member that subscribes to the topic needs no look
