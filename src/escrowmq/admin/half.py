@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
@@ -68,6 +68,27 @@ class HalfAdmin:
     async def drop(self, vhost: str, transaction: str) -> Row:
         """Drop a half message that is parked or pending."""
         return await self._change(vhost, transaction, self._broker.half.drop)
+
+    async def summary(self) -> dict[str, int]:
+        """Return the numbers of pending and parked half messages, and the ages of the oldest ones in seconds."""
+        return await self._pieces.result(self._counting())
+
+    def _counting(self) -> Generator[None, None, dict[str, int]]:
+        counts, now = (
+            dict.fromkeys(("pending", "pending_seconds", "parked", "parked_seconds"), 0),
+            self._broker.engine.now,
+        )
+        for vhost in list(self._broker.directory.vhosts):
+            yield
+            queue = self._broker.half.queue(vhost)
+            if queue is None:
+                continue
+            for state in (HalfState.PENDING, HalfState.PARKED):
+                count, oldest = queue.ledger.tally(state)
+                name = state.title
+                counts[name] += count
+                counts[f"{name}_seconds"] = max(counts[f"{name}_seconds"], (now - oldest) // 1000 if count else 0)
+        return counts
 
     async def _change(self, vhost: str, transaction: str, change: Callable[[str, int], int]) -> Row:
         half = self._find(vhost, transaction)

@@ -36,6 +36,7 @@ class AdminService:
         connections = ConnectionAdmin(process, pieces)
         self._transactions = TransactionAdmin(process, pieces)
         self._queues = QueueAdmin(process.broker, self._transactions, pieces)
+        self._half = HalfAdmin(process, pieces)
         parts = (
             self._queues,
             connections,
@@ -44,7 +45,7 @@ class AdminService:
             PermissionAdmin(process, connections, pieces),
             JournalAdmin(process),
             self._transactions,
-            HalfAdmin(process, pieces),
+            self._half,
             ReservationAdmin(process, pieces),
             LinkAdmin(process, pieces),
             TopicAdmin(process, pieces),
@@ -58,7 +59,14 @@ class AdminService:
         self.operations: Mapping[str, Operation] = audited(found)
 
     async def status(self) -> dict[str, Any]:
-        """Return figures of the broker. Sums over queues and branches are computed in pieces, and may be outdated."""
+        """Return figures of the broker. Sums over queues, branches and half messages are computed in pieces, and may be
+        outdated.
+        """
         queues = await self._queues.totals()
         transactions = await self._transactions.summary()
-        return {**self._process.figures(), "queues": queues, "transactions": transactions}
+        return {
+            **self._process.figures(),
+            "queues": queues,
+            "transactions": transactions,
+            "half_messages": await self._half.summary(),
+        }

@@ -62,6 +62,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("connections", f"{status['connections']} open, {status['connections_accepted']} since the start"),
         ("queues", f"{queues['count']:,} with {counts}"),
         ("branches", branches_line(status["transactions"])),
+        ("half messages", half_line(status["half_messages"])),
         (
             "journal",
             f"{size(journal['disk_bytes'])} in {journal['segments']} segments, {journal['snapshots']} snapshots",
@@ -97,6 +98,17 @@ def branches_line(counts: Mapping[str, int]) -> str:
     if counts["heuristic"]:
         text += f", {counts['heuristic']:,} decided by an operator and not forgotten"
     return text
+
+
+def half_line(counts: Mapping[str, int]) -> str:
+    """Return the numbers of half messages without a decision, and which of them need an operator."""
+    found = [
+        f"{counts[state]:,} {state}, the oldest for {timedelta(seconds=counts[f'{state}_seconds'])}"
+        for state in ("pending", "parked")
+        if counts[state]
+    ]
+    see = ": see `escrowmq half list`" if counts["parked"] else ""
+    return ("; ".join(found) or "none") + see
 
 
 def shown(value: Any) -> str:

@@ -20,6 +20,7 @@ from escrowmq.server.auth import Authenticator, log_verdict
 from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
 from escrowmq.server.intake import Intake
+from escrowmq.server.parkings import Parkings
 from escrowmq.server.pressure import Pressure
 from escrowmq.server.relief import Relief
 from escrowmq.server.resources import Alarms, give_back_memory, memory_bytes
@@ -145,6 +146,7 @@ class Runtime:
         self._faults = Faults()
         self._common: dict[type, Any] = {}
         self.broker.engine.unavailable.changed = log_availability
+        Parkings(self.broker)
         for queue, reason in self.broker.engine.unavailable.reasons.items():  # found at the start
             log_availability(queue, reason)
 

@@ -13,7 +13,7 @@ from escrowmq.admin.pieces import Pieces
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.half.options import CheckOptions
 from escrowmq.core.messages.envelope import Envelope
-from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.admin.processes import FakeProcess, done, perform
 from tests.unit.core.half.half_site import AskedProducer
 from tests.unit.wire.amqp091.clients import pair
 
@@ -139,3 +139,10 @@ def test_a_due_message_without_a_producer_waits_for_one() -> None:
 def test_an_unknown_transaction_is_refused() -> None:
     with pytest.raises(OperationRefused, match="no half message 00"):
         Bench().do("half.commit", vhost="/", transaction="00")
+
+
+def test_the_summary_counts_undecided_half_messages_and_has_the_ages_of_the_oldest() -> None:
+    bench = Bench()
+    bench.after(3_000)
+    bench.store("d")
+    assert done(bench.admin.summary()) == {"pending": 2, "pending_seconds": 3, "parked": 1, "parked_seconds": 3}

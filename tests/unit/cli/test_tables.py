@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from escrowmq.cli.tables import alarms_line, branches_line, show_connections, show_queues, show_rows, shown, size
+from escrowmq.cli.tables import (
+    alarms_line,
+    branches_line,
+    half_line,
+    show_connections,
+    show_queues,
+    show_rows,
+    shown,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +131,16 @@ def test_lines_end_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
 def test_numbers_are_aligned_right_and_words_left(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"durable": True, "ready": 7}, {"durable": False, "ready": 1234}], ["durable", "ready"])
     assert capsys.readouterr().out.splitlines() == ["durable  ready", "yes          7", "no       1,234"]
+
+
+@pytest.mark.parametrize(
+    ("pending", "parked", "text"),
+    [
+        (0, 0, "none"),
+        (1200, 0, "1,200 pending, the oldest for 0:00:07"),
+        (1, 2, "1 pending, the oldest for 0:00:07; 2 parked, the oldest for 1:00:00: see `escrowmq half list`"),
+    ],
+)
+def test_half_messages_without_a_decision_are_shown_in_one_line(pending: int, parked: int, text: str) -> None:
+    counts = {"pending": pending, "pending_seconds": 7, "parked": parked, "parked_seconds": 3600}
+    assert half_line(counts) == text

@@ -37,7 +37,7 @@ _Waiting = tuple[str, str, str]
 class Checking:
     """Checks the half messages of all virtual hosts when they are due."""
 
-    __slots__ = ("_access", "_changes", "_engine", "_unable", "options", "producers", "queue_of")
+    __slots__ = ("_access", "_changes", "_engine", "_unable", "options", "parked", "producers", "queue_of")
 
     def __init__(self, engine: Engine, access: Access, options: HalfOptions) -> None:
         self._engine = engine
@@ -47,6 +47,7 @@ class Checking:
         self._unable: set[_Waiting] = set()  # whose producers could not take a check a moment ago
         self.producers = Producers(self._joined)
         self.queue_of: Callable[[str], HalfQueue | None] = _none
+        self.parked: Callable[[HalfMessage], None] = _nobody
         engine.at_each_turn(self.record)
 
     # -- when
@@ -115,6 +116,7 @@ class Checking:
             state = after(half.state, HalfInput.EXHAUST, half.title)
             queue.ledger.set(number, state, self._engine.now, half.checks)
             self._changes.setdefault((queue, Kind.HALF_PARKED), []).append((number, options.checks))
+            self.parked(half)
             return
         key = half.vhost, half.group, half.user
         if key in self._unable or not self.producers.count(half.vhost, half.group):
@@ -178,3 +180,7 @@ class Checking:
 def _none(vhost: str) -> HalfQueue | None:
     del vhost
     return None
+
+
+def _nobody(half: HalfMessage) -> None:
+    del half

@@ -109,6 +109,13 @@ class HalfLedger:
         self.origins.let_go(origin)
         self.rows.remove(number)
 
+    def tally(self, state: HalfState) -> tuple[int, int]:
+        """Return the number of half messages in a state, and the time at which the oldest of them arrived; 0 if there
+        is none.
+        """
+        first = self.rows.first(state)
+        return sum([states[state] for states in self.states.values()]), self.rows.born(first) if first else 0
+
     def transaction_id(self, vhost: str, number: int) -> str:
         """Return the transaction id of a known half message: its number, and a check sum of its other facts."""
         rows = self.rows

@@ -6,7 +6,7 @@ destination, so it is delivered exactly once; its answer waits until that record
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -75,6 +75,10 @@ class HalfMessages:
     @options.setter
     def options(self, options: HalfOptions) -> None:
         self._checks.options = options
+
+    def watch(self, parked: Callable[[HalfMessage], None]) -> None:
+        """Have `parked` called with each half message that is parked from now on."""
+        self._checks.parked = parked
 
     def _make(self, vhost: VirtualHost[Queue], ident: int) -> Queue:
         return HalfQueue(self._engine, self._directory.delete_queue, ident, vhost.name)

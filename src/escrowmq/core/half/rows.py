@@ -167,6 +167,15 @@ class Rows:
         found.sort(key=lambda number: chunks[number >> _BITS].due[number & _MASK])
         return found
 
+    def first(self, state: HalfState) -> int:
+        """Return the smallest number of a half message in this state; 0 if there is none."""
+        for key in sorted(self._chunks):
+            chunk = self._chunks[key]
+            i = chunk.states.find(state)
+            if i >= 0:
+                return chunk.base + i
+        return 0
+
     def numbers(self, above: int = 0) -> Iterator[int]:
         """Yield the numbers greater than `above`, in order. Rows may be changed and removed meanwhile."""
         for key in sorted(key for key in self._chunks if key >= above >> _BITS):

@@ -208,3 +208,19 @@ class FewChecks(AskedProducer):
             return False
         self.room -= 1
         return super().check(half)
+
+
+@pytest.mark.rule("HALF-6")
+def test_a_watcher_learns_of_each_parked_half_message() -> None:
+    site = HalfSite()
+    site.half.options.check = CheckOptions(10, 10, 1)
+    parked: list[str] = []
+    site.half.watch(lambda half: parked.append(half.message_id))
+    site.join()
+    site.store("m")
+    site.store("n")
+    site.roll_back("n")
+    site.after(10)
+    assert parked == []
+    site.after(10)
+    assert parked == ["m"]

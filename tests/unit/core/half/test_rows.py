@@ -59,3 +59,13 @@ def test_the_numbers_in_a_state_are_in_order_of_their_due_times() -> None:
     rows.set(SIZE + 2, HalfState.COMMITTED, 7, 0)
     assert rows.in_states(HalfState.PENDING) == [SIZE + 1, 2, 1]
     assert rows.in_states(HalfState.COMMITTED, HalfState.ROLLED_BACK) == [SIZE + 2]
+
+
+def test_the_first_number_in_a_state_is_found() -> None:
+    rows = Rows()
+    assert rows.first(HalfState.PARKED) == 0
+    for number in (3, 300, 900):
+        rows.add(number, "m", 1, 2, 1)
+    rows.set(900, HalfState.PARKED, 3, 1)
+    rows.set(300, HalfState.PARKED, 3, 1)
+    assert (rows.first(HalfState.PENDING), rows.first(HalfState.PARKED)) == (3, 300)
