@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from escrowmq.core.broker import Broker
-from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server.start import recover
+from escrowmq.wire.rocketmq.content import MessageContent, envelope_of
+from escrowmq.wire.rocketmq.properties import render
 from tests.broker import BrokerProcess, running_broker
 
 
@@ -32,9 +33,9 @@ def stored(folder: Path, *idents: str) -> list[str]:
     broker.directory.add_vhost("/")
     write(journal)
     queue = broker.directory.declare_queue(broker.directory.vhost("/"), "q", Declaration(durable=True), Session("test"))
-    envelope = Envelope("orders", "k", durable=True)
+    envelope, content = envelope_of("orders", "k"), MessageContent(render({"KEYS": "order-7"}), b"body").pack()
     found = [
-        broker.half.store("/", "orders", ident, envelope, b"body", queue, group="shop", user="guest").transaction_id
+        broker.half.store("/", "orders", ident, envelope, content, queue, group="shop", user="guest").transaction_id
         for ident in idents
     ]
     write(journal)
@@ -63,7 +64,7 @@ def escrowmq(broker: BrokerProcess, *args: str, stdin: str = "", code: int = 0) 
 
 
 def states(broker: BrokerProcess) -> dict[str, Any]:
-    return {row["message_id"]: row["state"] for row in json.loads(escrowmq(broker, "half", "list", "--json"))}
+    return {row["message_id"]: row["state"] for row in json.loads(escrowmq(broker, "half", "list", "--all", "--json"))}
 
 
 @pytest.mark.rule("HALF-6", "HALF-10")
@@ -78,11 +79,19 @@ def test_an_operator_lists_shows_and_decides_half_messages_which_survive_a_kill(
         assert first in shown
         assert "group 'shop', user 'guest'" in shown
         assert "queue 'q'" in shown
+        assert "order-7" in shown
+        assert "4 bytes: body" in shown
+        assert escrowmq(broker, "half", "show", "a", "--body") == "body"
+        assert first not in escrowmq(broker, "half", "list", "--older-than", "1h")
         assert "nothing was changed" in escrowmq(broker, "half", "commit", first, stdin="n\n", code=1)
         assert escrowmq(broker, "half", "commit", first, "--yes") == f"{first}: committed\n"
+        assert "is committed already; nothing was changed" in escrowmq(broker, "half", "commit", first)
+        assert first not in escrowmq(broker, "half", "list")
         assert escrowmq(broker, "half", "drop", second, "--yes") == f"{second}: rolled back\n"
         assert "which is rolled back" in escrowmq(broker, "half", "commit", second, "--yes", code=1)
-        assert "which is committed" in escrowmq(broker, "half", "resume", first, code=1)
+        assert "which is committed; its outcome is final" in escrowmq(broker, "half", "resume", first, code=1)
+        assert "the body is no longer kept" in escrowmq(broker, "half", "show", first, "--body", code=1)
+        assert "is not a duration" in escrowmq(broker, "half", "list", "--older-than", "soon", code=2)
         broker.kill()
         broker.start()
         assert states(broker) == {"a": "committed", "b": "rolled_back", "c": "pending"}

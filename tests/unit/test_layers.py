@@ -72,6 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "pipeline.command",
         "server.main",
         "text",
+        "units",
     ),
     "__main__": ("cli",),
 }

@@ -39,20 +39,34 @@ class HalfAdmin:
 
     async def list_half_messages(self, vhost: str = "", topic: str = "", states: tuple[str, ...] = ()) -> Listing:
         """Return half messages, in the order of their arrival in each virtual host: those of `vhost`, of `topic`, and
-        in one of `states`, if these are given.
+        in one of `states`, if these are given. An unknown virtual host or topic is refused.
         """
-        vhosts = [vhost] if vhost else list(self._broker.directory.vhosts)
+        known = list(self._broker.directory.vhosts)
+        if vhost and vhost not in known:
+            raise OperationRefused(f"no virtual host '{vhost}'; `escrowmq vhost list` shows those that exist")
+        vhosts = [vhost] if vhost else known
+        if topic and not any(self._has(each, topic) for each in vhosts):
+            raise OperationRefused(f"no topic '{topic}'; `escrowmq topic list` shows those that exist")
         wanted = {HalfState[state.upper()] for state in states} or set(HalfState)
         return Listing(self._pieces, self._rows(vhosts, topic, wanted))
 
-    async def show(self, vhost: str, transaction: str) -> Row:
-        """Return one half message, with its routing and size if it is undecided and can be read."""
+    def _has(self, vhost: str, topic: str) -> bool:
+        """Whether a virtual host has a topic, or half messages of a topic that was deleted."""
+        queue = self._broker.half.queue(vhost)
+        there = queue is not None and topic in queue.ledger.states
+        return there or self._broker.topics.find(self._broker.directory.vhost(vhost), topic) is not None
+
+    async def show(self, vhost: str, transaction: str, *, whole: bool = False) -> Row:
+        """Return one half message, with its routing and content if it is undecided and can be read. Without `whole`,
+        only the beginning of a long body is returned.
+        """
         half = self._find(vhost, transaction)
         row = self._row(half)
         if not half.state.decided:
             try:
                 envelope = half.envelope
-                row |= {"exchange": envelope.exchange, "routing_key": envelope.routing_key, "bytes": len(half.content)}
+                row |= {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
+                row |= self._process.readable(envelope, half.content, whole=whole)
             except BrokerError as error:
                 row["unreadable"] = error.text
         return row
@@ -94,6 +108,8 @@ class HalfAdmin:
         half = self._find(vhost, transaction)
         await self._process.durably(lambda: change(vhost, half.number))
         after = self._find(vhost, transaction)
+        if after.state is half.state:
+            return self._row(after)
         _log.warning(
             "an operator has %s %s in vhost '%s', message id '%s', which had been %s",
             *(_DONE[after.state], half.title, vhost, half.message_id, half.state.title),

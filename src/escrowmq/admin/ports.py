@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
+from escrowmq.core.messages.envelope import Envelope
 
 T = TypeVar("T")
 
@@ -90,6 +91,10 @@ class BrokerProcess(Protocol):
 
     async def snapshot(self, *, compact: bool) -> str:
         """Take a snapshot, with `compact` after a compaction. Return the reason of a failure, or an empty text."""
+        ...
+
+    def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
+        """Return tag, keys, properties and body of a message, for JSON. Without `whole`, a long body is cut."""
         ...
 
     def figures(self) -> dict[str, Any]:

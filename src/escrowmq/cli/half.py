@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
+from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import click
 
 from escrowmq.admin.socket.client import ask
-from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.options import age, asks, confirmed, data_dir_option, json_option, show
 from escrowmq.cli.subcommands import CommandGroup
-from escrowmq.cli.tables import size
+from escrowmq.cli.tables import shown, size
 from escrowmq.text import printable
 
 STATES = ("pending", "parked", "committed", "rolled_back")
+UNDECIDED = STATES[:2]
 _COLUMNS = ("transaction", "state", "topic", "group", "message_id", "seconds", "checks", "next_check")
+_OUTCOMES = {"commit": "committed", "drop": "rolled_back"}
 _WAITS = "waits for a producer"
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the message.")
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -29,8 +34,8 @@ def half() -> None:
 
     A half message is delivered when its producer commits it. A pending one is checked: the broker asks producers of its
     group, several times. If nobody decides it, it is parked, and a producer can no longer decide it. Resume it to have
-    it checked again, or commit or drop it here. Consult the producer's database first. Outcomes are shown for some
-    minutes.
+    it checked again, or commit or drop it here. Consult the producer's database first: `escrowmq half show` prints the
+    message. Outcomes are shown for some minutes.
 
     \b
     Examples:
@@ -44,22 +49,26 @@ def half() -> None:
 @data_dir_option
 @json_option
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only this state. Can be repeated.")
+@click.option("--all", "every", is_flag=True, help="Also the outcomes that are still known.")
 @click.option("--vhost", default="", help="Only half messages of this virtual host.")
 @click.option("--topic", default="", help="Only half messages of this topic.")
 @click.option(
-    "--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only those of this age or older."
+    "--older-than", callback=age, default="0", metavar="AGE", help="Only those of this age or older, such as 90s or 1h."
 )
 @asks
 def list_half_messages(
-    data_dir: Path, as_json: bool, states: tuple[str, ...], vhost: str, topic: str, older_than: int
+    data_dir: Path, as_json: bool, states: tuple[str, ...], every: bool, vhost: str, topic: str, older_than: float
 ) -> None:
     """List half messages in the order of their arrival.
 
-    Outcomes are listed as long as they are known. `seconds` is the age, `next_check` the time until the next check, and
-    `checks` the number of checks that reached a producer. A message that is due waits if no producer of its group is
-    connected.
+    Those that are pending or parked are listed, or those in the states that are given. The age is in `seconds`, the
+    time until the next check is in `next check`, and `checks` is the number of checks that reached a producer. A
+    message that is due waits if no producer of its group is connected.
     """
-    found = ask(data_dir, "half.list", vhost=vhost, topic=topic, states=list(states))
+    if states and every:
+        raise click.UsageError("--state and --all exclude each other")
+    wanted = [] if every else list(states or UNDECIDED)
+    found = ask(data_dir, "half.list", vhost=vhost, topic=topic, states=wanted)
     rows = [row for row in found if row["seconds"] >= older_than]
     if not as_json:
         rows = [row | {"next_check": _WAITS} if row["waits_for_producer"] else row for row in rows]
@@ -71,10 +80,18 @@ def list_half_messages(
 @json_option
 @click.argument("transaction")
 @_vhost_option
+@click.option("--body", "only_body", is_flag=True, help="Print only the body, as it was sent.")
 @asks
-def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: str) -> None:
-    """Show the half message TRANSACTION."""
-    row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
+def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: str, only_body: bool) -> None:
+    """Show the half message TRANSACTION.
+
+    An undecided message is shown with its tag, keys, properties, and the first 1,024 bytes of its body. JSON has the
+    whole body: as `body` if it is text, else as `body_base64`.
+    """
+    row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction, whole=as_json or only_body)
+    if only_body:
+        _print_body(row)
+        return
     if as_json:
         click.echo(json.dumps(row, indent=2))
         return
@@ -97,12 +114,39 @@ def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: st
         lines.append(("decided", f"{row['decided']:,} s ago"))
     lines.append(("goes to", f"queue '{row['queue']}'" if row["queue"] else "a queue that was deleted"))
     if "bytes" in row:
-        lines += [("routing key", row["routing_key"]), ("content", size(row["bytes"]))]
+        lines += _content(row)
     if "unreadable" in row:
         lines.append(("content", row["unreadable"]))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         click.echo(f"{click.style(f'{name:<{width}}', bold=True)}  {printable(text)}")
+
+
+def _content(row: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [("routing key", row["routing_key"])] if row["routing_key"] != (row["tag"] or "") else []
+    lines += [("tag", row["tag"] or "none"), ("keys", row["keys"] or "none")]
+    if row["message_group"]:
+        lines.append(("message group", row["message_group"]))
+    pairs = ", ".join(f"{name}={shown(value)}" for name, value in row["properties"].items())
+    lines.append(("properties", pairs or "none"))
+    length, text = size(row["bytes"]), row["body"]
+    if text is None:
+        return [*lines, ("body", f"{length} that are not text; --body prints them")]
+    rest = "" if row["body_is_whole"] else " … (--body prints all of it)"
+    return [*lines, ("body", f"{length}: {text}{rest}" if text else length)]
+
+
+def _print_body(row: dict[str, Any]) -> None:
+    if "bytes" not in row:
+        reason = (
+            row.get("unreadable") or f"it is {row['state'].replace('_', ' ')}, and the body is no longer kept for it"
+        )
+        raise click.ClickException(f"the body of half message {row['transaction']} cannot be shown: {reason}")
+    body = row["body"].encode() if row["body"] is not None else b64decode(row["body_base64"])
+    if sys.stdout.isatty():
+        click.echo(printable(body.decode("utf-8", "backslashreplace")))
+    else:
+        click.echo(body, nl=False)
 
 
 @half.command("resume")
@@ -144,8 +188,11 @@ def drop(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
 
 
 def _decide(data_dir: Path, decision: str, transaction: str, vhost: str, *, yes: bool) -> None:
-    if not yes:
-        row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
+    row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
+    if row["state"] == _OUTCOMES[decision]:
+        click.echo(f"{row['transaction']} is {row['state'].replace('_', ' ')} already; nothing was changed")
+        return
+    if not yes and row["state"] in UNDECIDED:
         question = (
             f"Message '{printable(row['message_id'])}' of topic '{printable(row['topic'])}' is {row['state']} and "
             f"{row['seconds']:,} s old. {decision.capitalize()} it, whatever its producer decides?"

@@ -12,6 +12,7 @@ import click
 
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.tables import show_rows
+from escrowmq.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +24,14 @@ data_dir_option = click.option(
     help="The data directory of the broker.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def age(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """Return an option's duration, such as 90, 90s or 1h, in seconds; to be used as `callback`."""
+    try:
+        return parse_duration(float(value) if value.isdecimal() else value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not {error}", context, parameter) from error
 
 
 def asks(command: F) -> F:

@@ -16,8 +16,10 @@ from escrowmq import __version__
 from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
+from escrowmq.server.readable import readable
 from escrowmq.server.resources import resident_bytes
 from escrowmq.server.runtime import Runtime
 
@@ -84,6 +86,10 @@ class ServerProcess:
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._maintenance.snapshot_now(lambda fault: None if done.done() else done.set_result(fault), compact=compact)
         return await done
+
+    def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
+        """See `BrokerProcess.readable`."""
+        return readable(envelope, content, whole=whole)
 
     def figures(self) -> dict[str, Any]:
         """See `BrokerProcess.figures`."""

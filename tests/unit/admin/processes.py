@@ -11,6 +11,8 @@ from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.server.readable import readable
 from tests.harness.server import SimServer
 
 T = TypeVar("T")
@@ -71,6 +73,9 @@ class FakeProcess:
     async def snapshot(self, *, compact: bool) -> str:
         self.compacted.append(compact)
         return self.failure
+
+    def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
+        return readable(envelope, content, whole=whole)
 
     def figures(self) -> dict[str, Any]:
         return {"pid": 1}

@@ -12,7 +12,8 @@ from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.half.options import CheckOptions
-from escrowmq.core.messages.envelope import Envelope
+from escrowmq.wire.rocketmq.content import MessageContent, envelope_of
+from escrowmq.wire.rocketmq.properties import render
 from tests.unit.admin.processes import FakeProcess, done, perform
 from tests.unit.core.half.half_site import AskedProducer
 from tests.unit.wire.amqp091.clients import pair
@@ -38,8 +39,9 @@ class Bench:
         self.admin = HalfAdmin(FakeProcess(self.server), Pieces())
 
     def store(self, ident: str, topic: str = "orders") -> str:
-        envelope = Envelope(topic, "k", durable=True)
-        stored = self.half.store("/", topic, ident, envelope, b"body", self.queue, group="shop", user="guest")
+        envelope = envelope_of(topic, "k")
+        content = MessageContent(render({"KEYS": "order-7", "UNIQ_KEY": ident, "mine": "m"}), b"body").pack()
+        stored = self.half.store("/", topic, ident, envelope, content, self.queue, group="shop", user="guest")
         self.server.end_turn()
         self.server.run_disk()
         return stored.transaction_id
@@ -83,15 +85,22 @@ def test_half_messages_and_their_outcomes_are_listed() -> None:
 def test_a_list_can_be_narrowed_down() -> None:
     bench = Bench()
     assert len(bench.do("half.list", vhost="/", topic="orders", states=["pending", "committed"])) == 2
+    bench.server.broker.topics.declare(bench.server.broker.directory.vhost("/"), "other")
     assert bench.do("half.list", topic="other") == []
-    assert bench.do("half.list", vhost="other") == []
+
+
+@pytest.mark.parametrize(("arguments", "text"), [({"topic": "nope"}, "no topic 'nope'"), ({"vhost": "x"}, "host 'x'")])
+def test_an_unknown_topic_or_virtual_host_is_refused(arguments: dict[str, str], text: str) -> None:
+    with pytest.raises(OperationRefused, match=text):
+        Bench().do("half.list", **arguments)
 
 
 @pytest.mark.rule("HALF-6")
-def test_one_half_message_is_shown_with_its_routing_and_size() -> None:
+def test_one_half_message_is_shown_with_its_routing_and_content() -> None:
     bench = Bench()
     row = bench.do("half.show", vhost="/", transaction=bench.ids[2])
     assert (row["exchange"], row["routing_key"], row["bytes"]) == ("orders", "k", 4)
+    assert (row["tag"], row["keys"], row["properties"], row["body"]) == ("k", "order-7", {"mine": "m"}, "body")
     assert "bytes" not in bench.do("half.show", vhost="/", transaction=bench.ids[1])
 
 
@@ -112,6 +121,12 @@ def test_a_decided_message_is_not_decided_otherwise() -> None:
     bench = Bench()
     with pytest.raises(BrokerError, match="which is committed"):
         bench.do("half.drop", vhost="/", transaction=bench.ids[1])
+
+
+def test_a_decision_that_is_repeated_leaves_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    assert bench.do("half.commit", vhost="/", transaction=bench.ids[1])["state"] == "committed"
+    assert caplog.messages == []
 
 
 @pytest.mark.rule("HALF-6")

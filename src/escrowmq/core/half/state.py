@@ -102,5 +102,6 @@ def after(state: HalfState, given: HalfInput, title: str) -> HalfState:
     found = TABLE.get((state, given))
     if found is None:
         hint = "; only an operator decides it (escrowmq half)" if state is HalfState.PARKED else ""
+        hint = "; its outcome is final" if state.decided else hint
         raise BrokerError(Condition.ILLEGAL_STATE, f"cannot {given.title} {title}, which is {state.title}{hint}")
     return found
