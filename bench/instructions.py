@@ -1,9 +1,9 @@
-"""The broker's instructions per message, counted by valgrind: exact on a busy machine, where times are not.
+"""The broker's instructions per message, counted by valgrind: the same on a busy machine, where times are not.
 
 python bench/instructions.py [CHECKOUT ...] [--only "transient, acked"]
 
 A load of `hot_path.py` is run twice in each checkout, with few and with many messages. The difference, divided by the
-difference of the numbers, is free of the costs of the start. The default loads need about 15 minutes for each checkout.
+difference of the numbers, is free of the costs of the start. The default loads need about 40 minutes for each checkout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LOAD_NAMES = (
     "persistent, confirms, acked, varied",
     "persistent, tx of 100, acked, varied",
 )
-MESSAGES = 30_000
+MESSAGES = 150_000
+"""So many that a garbage collection more or less in one of the runs hardly counts."""
 _COUNTED = re.compile(r"I +refs: +([0-9,]+)")
 
 

@@ -123,6 +123,8 @@ class GroupModel:
         held = self.leases.get(told.place)
         if told.place in self.uncertain:
             return None
+        if held is None and self.fifo and told.due > now and self.begins.get(told.place[0], 1) > 1:
+            return None  # revoked, unless retention had dropped the message before it whose lease has run out
         if held is None or held.call != told.call or held.due <= now:
             return False
         if self.fifo and any(

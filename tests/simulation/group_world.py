@@ -186,11 +186,14 @@ class GroupWorld:
                 raise Violation(f"message {serial} was leased, which the filter does not want")
             batch.append(Told(place, site.now + INVISIBLE, self.calls, lease.attempts))
             self.count("leased again" if lease.attempts > 1 else "leased")
-        model.begins = {partition: stream.begin for partition, stream in enumerate(self.streams)}
+        model.begins = self._begins()
         model.leased(site.now, batch)
         told = list(zip([lease.handle for lease in found.leases], batch, strict=True))
         self.after(found.lsn, lambda: self.handles[name].extend(told))
         return found.leases
+
+    def _begins(self) -> dict[int, int]:
+        return {partition: stream.begin for partition, stream in enumerate(self.streams)}
 
     def after(self, lsn: int, act: Callable[[], None]) -> None:
         """Let a client learn something once the log is synced up to `lsn`."""
@@ -303,7 +306,9 @@ class GroupWorld:
         self.site.broker.engine.now += 25 * (1 + step.what % 8)
 
     def _turn(self, step: Step) -> None:
+        begins = self._begins()
         for model in self.models.values():
+            model.begins = begins
             model.expire(self.site.now)
         self.site.turn(sync=False)
 
