@@ -42,6 +42,8 @@ class GroupModel:
     uncertain: set[Place] = field(default_factory=set)
     begins: dict[int, int] = field(default_factory=dict)
     """The oldest position of each partition that retention has left."""
+    dropped: dict[int, int] = field(default_factory=dict)
+    """The position of each partition up to which retention has ever dropped messages. A crash may bring some back."""
     dead: set[Place] = field(default_factory=set)
     """Messages that may be in the dead-letter topic."""
 
@@ -180,8 +182,9 @@ class GroupModel:
 
     def check_progress(self, partition: int, progress: int, begin: int, passed: set[Place]) -> None:
         """Check that the progress has passed nothing that is not settled, and everything that was answered."""
+        dropped = self.dropped[partition] = max(begin, self.dropped.get(partition, 0))
         for place in self.keys:
-            if place[0] != partition or place[1] < begin:
+            if place[0] != partition or place[1] < dropped:
                 continue
             known = place in self.settled or place in passed or place in self.uncertain or place in self.dead
             if place[1] < progress and not known:
