@@ -27,6 +27,7 @@ from tests.harness.frames import publish_frames
 _TIMEOUT = 120.0
 _RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets the connection
 _PLAIN = b"\x00\x00"  # an empty list of properties
+_FRAME = 128 << 10
 _numbers = count(1)
 
 
@@ -134,6 +135,16 @@ def uploads(target: Target) -> None:
         client.socket.sendall(whole[: target.rng.randrange(len(whole))])
 
 
+def held_uploads(target: Target) -> None:
+    """Keep messages on many channels incomplete for a second."""
+    with target.client() as client:
+        for number in range(2, target.size + 2):
+            client.call(number, frames.channel_open(number), frames.CHANNEL_OPEN_OK)
+            whole = publish_frames(number, spec.BasicPublish("", "nowhere"), _PLAIN, bytes(3 * (_FRAME - 8)), _FRAME)
+            client.socket.sendall(whole[:-_FRAME])
+        target.stopped.wait(1)
+
+
 def deaf(target: Target) -> None:
     """Ask for far more than the sockets hold, and read nothing of it."""
     with target.client() as client:
@@ -171,7 +182,7 @@ def garbage(target: Target) -> None:
 
 ATTACKS: Final[tuple[Callable[[Target], None], ...]] = (
     *(fanout, consumers, declarations, transaction, rejections),
-    *(uploads, deaf, strangers, wrong_logins, garbage),
+    *(uploads, held_uploads, deaf, strangers, wrong_logins, garbage),
 )
 
 

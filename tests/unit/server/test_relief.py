@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import cast
 
@@ -13,7 +14,9 @@ from escrowmq.core.ports import Holder
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.relief import Relief
 from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.content import Content
 from tests.harness.client import SimClient
+from tests.harness.frames import publish_frames
 from tests.harness.server import SimServer
 from tests.unit.wire.amqp091.clients import fails_channel
 
@@ -89,6 +92,18 @@ def test_deliveries_that_are_never_acknowledged_return_to_their_queue_and_leave_
         assert message is not None
         assert message.body == BODY
         assert cast("spec.BasicGetOk", message.method).redelivered
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_message_that_stays_incomplete_is_discarded() -> None:
+    shortage = Shortage()
+    idle = shortage.open()
+    whole = publish_frames(1, spec.BasicPublish("", "q"), b"\x00\x00", bytes(8_000_000), 128 << 10)
+    shortage.server.receive(idle.port, whole[:3_000_000])
+    shortage.rounds(31)
+    fails_channel(idle, 1, codes.RESOURCE_ERROR, "memory is short, and the channel or link has held about ")
+    assert shortage.server.broker.holdings.of_user("guest") == 0
+    assert not [one for one in gc.get_objects() if isinstance(one, Content) and one.held_bytes > 1000]
 
 
 def test_a_consumer_that_works_is_left_alone() -> None:

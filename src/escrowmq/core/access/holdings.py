@@ -1,7 +1,7 @@
 """The memory that clients hold apart from messages that wait in queues: bounded for users and virtual hosts (FAIR-3).
 
-It counts what transactions have published and settled, unacknowledged deliveries, messages of AMQP 1.0 of which more is
-to come, and subscriptions. The sizes are estimates.
+It counts what transactions have published and settled, unacknowledged deliveries, messages of which more is to come,
+and subscriptions. The sizes are estimates.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from escrowmq.wire.amqp091.getting import Getting
 from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
-from escrowmq.wire.amqp091.spec import BasicCancel, BasicReturn, ChannelClose, TxCommit, TxCommitOk
+from escrowmq.wire.amqp091.spec import BasicCancel, BasicPublish, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.amqp091.transaction import time_out
 from escrowmq.wire.outbox import Piece
 
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp091.reply_to import ReplyAddress
 
 _BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
+
+_CUT: Final = 128 << 10
+"""Bytes of an incomplete message that count, but are not refused."""
 
 
 class Channel:
@@ -255,7 +258,11 @@ class Channel:
     @property
     def counted_bytes(self) -> int:
         """The bytes that count, about, without those of the branch."""
-        return self.unsettled.bytes + SUBSCRIPTION_BYTES * len(self.consumers)
+        return self.unsettled.bytes + SUBSCRIPTION_BYTES * len(self.consumers) + self._incomplete_bytes
+
+    @property
+    def _incomplete_bytes(self) -> int:
+        return self.content.held_bytes if self.content is not None else 0
 
     def count_held(self) -> None:
         """Count the deliveries that have become unsettled."""
@@ -263,6 +270,28 @@ class Channel:
         held = self.counted_bytes
         if held > self.holding.share:
             self.holding.follow(held)
+
+    def count_content(self, content: Content) -> None:
+        """Count a message that is incomplete at the end of a read. If a limit is exceeded, close the channel.
+
+        One short message of each connection is never refused: reads end anywhere, so every publisher may have one.
+        """
+        content.leave_read()
+        content.counted = True
+        try:
+            self.check_held(0, "a message that is incomplete")
+        except BrokerError as error:
+            others = (one for one in self.connection.channels.values() if one.content is not None and one is not self)
+            if content.held_bytes > _CUT or next(others, None) is not None:
+                self.refuse(error, BasicPublish())
+            else:
+                self.holding.follow(self.counted_bytes)
+
+    def take_content(self, content: Content) -> None:
+        """The message is complete: it does not count any more."""
+        self.content = None
+        if content.counted:
+            self.holding.follow(self.counted_bytes)
 
     def check_room(self) -> None:
         """Raises LIMIT_EXCEEDED if the user or the virtual host holds as much as it may."""
@@ -364,8 +393,11 @@ class Channel:
         return self.unsettled.next_tag
 
     def held_bytes(self, before: int) -> int:
-        """The bytes of the open transaction, and of unsettled deliveries with tags less than `before`, about."""
-        return (self.branch.bytes if self.branch is not None else 0) + self.unsettled.bytes_before(before)
+        """The bytes of the open transaction, of an incomplete message, and of unsettled deliveries with tags less than
+        `before`, about.
+        """
+        branch = self.branch.bytes if self.branch is not None else 0
+        return branch + self._incomplete_bytes + self.unsettled.bytes_before(before)
 
     def give_up(self, text: str) -> None:
         """Close the channel, because memory is short and the channel has held much for long."""
@@ -443,5 +475,7 @@ class Channel:
         self.holding.close()
         broker.holdings.forget(self)
         self.connection.flow.forget(self)
+        if self.content is not None:
+            self.content.discard()  # a body frame that has arrived in part refers to it
         self.content = self.form = self.address = None
         del self.getting  # it refers to the channel, whose memory must be free as soon as no other object refers to it

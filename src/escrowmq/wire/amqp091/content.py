@@ -16,6 +16,8 @@ _PART_COST: Final = 256
 """The memory that a part takes in addition to its octets. Parts are joined early if they are shorter on average."""
 _VIEWED: Final = 32_768
 """Octets from which on a part is kept as a view of the bytes that were received, which stay in memory with it."""
+_COST: Final = 256
+"""The memory that an incomplete message takes in addition to its octets."""
 _FORESIGHT: Final = 8
 """The first part of a longer body reserves this many times its size, so that the buffer seldom has to grow."""
 
@@ -23,15 +25,18 @@ _FORESIGHT: Final = 8
 class Content:
     """Header and body frames that follow a publish (section 4.2.6).
 
-    A message over the limits is read to its end and discarded; `too_large` then gives the reason.
+    A message over the limits is read to its end and discarded; `too_large` then gives the reason. `counted` tells
+    whether the message has been counted among the memory that its channel holds.
     """
 
-    __slots__ = ("_buffer", "_expected", "_parts", "_received", "method", "props", "too_large")
+    __slots__ = ("_buffer", "_discarded", "_expected", "_parts", "_received", "counted", "method", "props", "too_large")
 
     def __init__(self, method: bytes) -> None:
         self.method = method
         self.props = b""
         self.too_large = ""
+        self.counted = False
+        self._discarded = False
         self._expected = -1
         self._received = 0
         self._parts: list[bytes | memoryview] = []
@@ -66,7 +71,7 @@ class Content:
     def append(self, part: bytes | memoryview) -> None:
         """Add the next octets of the body."""
         self._received += len(part)
-        if self.too_large:
+        if self.too_large or self._discarded:
             return
         if self._expected > _JOINED:
             self._write(part)
@@ -86,6 +91,30 @@ class Content:
                 self._buffer.write(b"\0")
                 self._buffer.seek(0)
         self._buffer.write(part)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what has arrived, about."""
+        kept = 0 if self.too_large or self._discarded else self._received
+        return _COST + len(self.method) + len(self.props) + kept
+
+    def leave_read(self) -> None:
+        """Copy what came with the last read, if that read was mostly something else, whose memory must not stay."""
+        last = self._parts[-1] if self._parts else b""
+        if not isinstance(last, memoryview):
+            return
+        first = len(self._parts) - 1
+        while first and getattr(self._parts[first - 1], "obj", None) is last.obj:
+            first -= 1
+        parts = self._parts[first:]
+        if 2 * sum(map(len, parts)) < len(last.obj):  # type: ignore[arg-type]  # a view of the bytes that were read
+            self._parts[first:] = map(bytes, parts)
+
+    def discard(self) -> None:
+        """Keep nothing of the message, because its channel is closed. The rest of a body frame may still arrive."""
+        self._discarded = True
+        self._parts.clear()
+        self._buffer = None
 
     @property
     def whole(self) -> bool:

@@ -81,13 +81,14 @@ class Task(NamedTuple):
 class Reader:
     """Reads one connection. Closes it for a SyntaxFault; for a fault that concerns a channel, closes the channel."""
 
-    __slots__ = ("_connection", "_last", "_partial", "_publishes", "_requests", "_task", "_unread")
+    __slots__ = ("_connection", "_grown", "_last", "_partial", "_publishes", "_requests", "_task", "_unread")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._publishes = PublishReader(connection)
         self._last: Channel | None = None  # the channel of the last publish that came as three consecutive frames
         self._partial: PartialFrame | None = None
+        self._grown: dict[Channel, None] = {}  # channels that got a part of a message in this read
         self._unread = Unread()
         self._requests = connection.broker.engine.requests
         self._task: Task | None = None  # a method that is not finished; nothing is read until it is
@@ -124,6 +125,8 @@ class Reader:
             at = self._read_header(data) if connection.state is State.HEADER else start
             if at >= 0 and connection.state is not State.HEADER and self._task is None:
                 at = self._read(data, at)
+                if self._grown:
+                    self._count_parts()
             if at < len(data) and connection.state is not State.CLOSED:
                 self._keep(data, at)
                 if self._task is not None or (self._requests.left <= 0 and self._partial is None):
@@ -132,6 +135,7 @@ class Reader:
                 connection.carry_on()
         except SyntaxFault as fault:
             self._partial = None
+            self._grown.clear()
             connection.fail(fault.code, fault.text, fault.index)
             unread.add(remainder(data[start:]))  # the client's answer to the close will be in these bytes
         except LoginFault as error:
@@ -162,6 +166,7 @@ class Reader:
                 if partial is not None:
                     partial.feed(data, at + FRAME_HEADER_SIZE)
                     self._partial = partial
+                    self._count_part(connection.channels[partial.number])
                     return
         self._unread.add(data[at:] if at else data, need)
 
@@ -245,6 +250,16 @@ class Reader:
             connection.flow.crowded()
         return at
 
+    def _count_parts(self) -> None:
+        """Count the messages that are incomplete at the end of a read."""
+        grown, self._grown = self._grown, {}
+        for channel in grown:
+            self._count_part(channel)
+
+    def _count_part(self, channel: Channel) -> None:
+        if channel.content is not None:
+            channel.count_content(channel.content)
+
     def _read_publish(self, channel: Channel, buf: bytes, at: int, stop: int, end: int) -> int:
         """Read a publish whose method frame ends at `stop`. Returns where the next frame begins.
 
@@ -290,6 +305,7 @@ class Reader:
         if self._last is channel:
             self._last = None  # while content is awaited, bytes that look like a publish are not one
         channel.content = Content(buf[at + 7 : stop])
+        self._grown[channel] = None
         return header
 
     def _read_acks(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
@@ -364,6 +380,8 @@ class Reader:
             raise SyntaxFault(codes.UNEXPECTED_FRAME, "content frame without a method that has content")
         if content.take(kind, payload, self._connection.limits):
             self._finish_content(channel, content)
+        else:
+            self._grown[channel] = None
 
     def _open_partial(self, buf: bytes, at: int) -> PartialFrame | None:
         """Open the incomplete body frame at `at`. Returns None if it is not a body frame that the channel awaits."""
@@ -381,13 +399,18 @@ class Reader:
         at = partial.feed(data, 0)
         if at:
             self._partial = None
-            channel = self._connection.channels.get(partial.number)
-            if channel is not None and not channel.closing and channel.content is not None and channel.content.whole:
-                self._finish_content(channel, channel.content)
+        channel = self._connection.channels.get(partial.number)
+        if channel is None or channel.closing or channel.content is None:
+            return at
+        if at and channel.content.whole:
+            self._finish_content(channel, channel.content)
+        else:
+            self._count_part(channel)
         return at
 
     def _finish_content(self, channel: Channel, content: Content) -> None:
-        channel.content = None
+        channel.take_content(content)
+        self._grown.pop(channel, None)
         if content.too_large:
             channel.fail(codes.PRECONDITION_FAILED, content.too_large, spec.BasicPublish())
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from escrowmq.core.access.holdings import STEP
@@ -9,9 +11,11 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import ENTRY_COST
 from escrowmq.wire.amqp091 import codes, spec
+from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.properties import Properties
 from tests.harness.client import SimClient
+from tests.harness.frames import publish_frames
 from tests.harness.holding import each_held
 from tests.unit.wire.amqp091.clients import PERSISTENT, Server, bodies, consuming, fails_channel, pair, queue
 
@@ -258,6 +262,63 @@ class TestHeldMemory:
         client.open_channel(7, mode="tx")
         client.publish(7, "q", b"y")
         client.call(7, spec.TxCommit(), spec.TxCommitOk)
+
+    @pytest.mark.rule("FAIR-3")
+    @pytest.mark.parametrize("body", [100_000, 200_000, 10 << 20])
+    def test_an_incomplete_message_counts_until_it_is_complete(self, body: int) -> None:
+        made, client = pair()
+        whole = publish_frames(3, spec.BasicPublish("", "nowhere"), b"\x00\x00", bytes(body), 128 << 10)
+        client.open_channel(3)
+        for part in (whole[: len(whole) // 4], whole[len(whole) // 4 : -1]):
+            before = made.broker.holdings.of_user("guest")
+            made.receive(client.port, part)
+            grown = made.broker.holdings.of_user("guest") - before
+            assert len(part) - 128 * 1024 - STEP <= grown <= len(part) + STEP  # but for a frame that is incomplete
+        made.receive(client.port, whole[-1:])
+        assert made.broker.holdings.of_user("guest") == made.broker.holdings.of_vhost("/") == 0
+
+    @pytest.mark.rule("FAIR-3")
+    def test_an_incomplete_message_above_the_limit_closes_its_channel_and_leaves_memory(self) -> None:
+        made, client = consuming()
+        made.broker.holdings.user_limit = 1 << 20
+        client.open_channel(3)
+        whole = publish_frames(3, spec.BasicPublish("", "nowhere"), b"\x00\x00", bytes(20 << 20), 128 << 10)
+        start = len(publish_frames(3, spec.BasicPublish("", "nowhere"), b"\x00\x00", b""))
+        made.receive(client.port, whole[:start])
+        for at in range(start, 2 << 20, 128 << 10):
+            made.receive(client.port, whole[at : at + (128 << 10)])
+        made.end_turn()
+        fails_channel(client, 3, codes.RESOURCE_ERROR, "no memory for a message that is incomplete", "user 'guest'")
+        assert made.broker.holdings.of_user("guest") == STEP  # of the consumer
+        assert not [one for one in gc.get_objects() if isinstance(one, Content) and one.held_bytes > 1000]
+        client.open_channel(4)
+        # A message that arrives whole is never incomplete.
+        client.send_bytes(publish_frames(4, spec.BasicPublish("", "q"), b"\x00\x00", bytes(2 << 20), 128 << 10))
+        assert len(client.deliveries()) == 1
+
+    @pytest.mark.rule("FAIR-3")
+    def test_many_small_incomplete_messages_are_bounded_together(self) -> None:
+        made, client = pair()
+        made.broker.holdings.user_limit = 1 << 20
+        for number in range(3, 203):
+            made.receive(client.port, method_frame(number, spec.ChannelOpen()))
+            whole = publish_frames(number, spec.BasicPublish("", "nowhere"), b"\x00\x00", bytes(300), frame_max=108)
+            made.receive(client.port, whole[:-108])
+        assert made.broker.holdings.of_user("guest") <= 1 << 20
+        made.end_turn()
+        client.collect()
+        assert sum(isinstance(one.method, spec.ChannelClose) for one in client.inbox) > 100
+
+    @pytest.mark.rule("FAIR-3")
+    def test_a_short_message_that_a_read_has_cut_is_published_at_the_limit(self) -> None:
+        made, client = self.full()
+        whole = publish_frames(1, spec.BasicPublish("", "q"), b"\x00\x00", b"x" * 1000)
+        for size in range(1, len(whole)):
+            made.receive(client.port, whole[:size])
+            made.receive(client.port, whole[size:])
+        client.deliveries()
+        assert client.count(1, "q") > 0
+        assert made.broker.holdings.of_user("guest") < self.LIMIT + (1 << 20)
 
     @pytest.mark.rule("FAIR-2")
     def test_nothing_counts_after_the_connection(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,3 +145,36 @@ class TestPartialFrame:
         with pytest.raises(SyntaxFault) as fault:
             PartialFrame(1, content, 6)
         assert fault.value.code == codes.FRAME_ERROR
+
+
+def test_a_part_of_a_read_does_not_keep_the_rest_of_it_in_memory() -> None:
+    read = bytes(1 << 20)
+    limits = EndpointLimits(message_size=1 << 20, header_size=40)
+    content = Content(b"")
+    content.take(HEADER, header(500_000), limits)
+    views = sys.getrefcount(read)
+    for _ in range(2):
+        content.take(BODY, memoryview(read)[:100_000], limits)
+    content.leave_read()
+    assert sys.getrefcount(read) == views
+    content.take(BODY, memoryview(read)[:300_000], limits)
+    assert content.body == bytes(500_000)
+    most = Content(b"")
+    most.take(HEADER, header(1 << 20), limits)
+    most.take(BODY, memoryview(read)[:600_000], limits)
+    most.leave_read()  # a copy would be in vain
+    assert sys.getrefcount(read) > views
+
+
+def test_a_discarded_message_holds_nothing_though_more_of_its_frame_arrives() -> None:
+    content = Content(b"")
+    content.take(HEADER, header(100), LIMITS)
+    frame = PartialFrame(1, content, 100)
+    frame.feed(bytes(60), 0)
+    assert content.held_bytes > 60 + 2
+    before = content.held_bytes
+    content.discard()
+    assert content.held_bytes == before - 60
+    assert frame.feed(bytes(40) + b"\xce", 0) == 41
+    assert content.held_bytes == before - 60
+    assert content.body == b""
