@@ -136,12 +136,13 @@ def test_a_second_signal_hurries(tmp_path: Path) -> None:
 
 def test_a_second_start_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
-        code, error = refused("--data-dir", str(broker.data_dir), "--listen", "127.0.0.1:0")
-        assert code == 1
-        assert error.splitlines()[-1] == (
-            f"escrowmq: data directory {broker.data_dir} is in use by process {broker.pid}; "
-            "stop that process, or choose another --data-dir"
-        )
+        for port in (0, broker.port):
+            code, error = refused("--data-dir", str(broker.data_dir), "--listen", f"127.0.0.1:{port}")
+            assert code == 1
+            assert error.splitlines()[-1] == (
+                f"escrowmq: data directory {broker.data_dir} is in use by process {broker.pid}; "
+                "stop that process, or choose another --data-dir"
+            )
 
 
 def test_a_port_in_use_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_port_in_use_is_refused_with_its_name(tmp_path: Path) -> None:
         assert code == 1
         assert error == (
             f"escrowmq: cannot listen on {address}: Address already in use; stop the program that listens there, "
-            "or choose another port (--listen, or listen.address in the file)\n"
+            "or choose another port (--listen, or listen.address in the file of --config)\n"
         )
         assert not (tmp_path / "other").exists()
 

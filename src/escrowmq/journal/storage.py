@@ -106,6 +106,30 @@ def _read_all(fd: int, offset: int, length: int) -> bytes:
     return data
 
 
+def check_unlocked(directory: Path) -> None:
+    """Raise DataDirLocked if another process uses a directory. Nothing is created, and no lock is kept."""
+    for path, flags in ((directory, os.O_RDONLY | os.O_DIRECTORY), (directory / LOCK_NAME, os.O_RDWR)):
+        try:
+            fd = os.open(path, flags | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataDirLocked(str(directory), _holder(directory)) from None
+        except OSError:
+            continue  # a file system without such locks
+        finally:
+            os.close(fd)
+
+
+def _holder(directory: Path) -> str:
+    """Return the process id in the lock file; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return (directory / LOCK_NAME).read_text("ascii", "replace").strip()
+    return ""
+
+
 class FileStorage:
     """A directory of the operating system.
 
@@ -153,10 +177,7 @@ class FileStorage:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = ""
-            with contextlib.suppress(OSError):
-                pid = (self.directory / LOCK_NAME).read_text("ascii", "replace").strip()
-            raise DataDirLocked(str(self.directory), pid) from None
+            raise DataDirLocked(str(self.directory), _holder(self.directory)) from None
         except OSError as error:
             if fd != self._directory_lock or error.errno not in _NO_DIRECTORY_LOCKS:
                 raise

@@ -372,8 +372,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return None
         opener = family.sniff(start[:HEADER_SIZE])
         if opener is None:
-            what = "TLS, but this port has none" if start.startswith(b"\x16\x03") else "an unknown protocol"
-            _log.warning("connection from %s refused: it speaks %s", self.peer, what)
+            local = self._transport.get_extra_info("sockname")
+            port = local[1] if isinstance(local, tuple) else "?"
+            _log.warning("connection from %s to port %s refused: it speaks %s", self.peer, port, family.guess(start))
             answer = family.refusal(start)
             self._transport.write(answer if self._websocket is None else self._websocket.wrap([answer]))
             self.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from escrowmq.server.connection import ClientConnection
 
 
-ADDRESS: Final = "--listen, or listen.address in the file"
+ADDRESS: Final = "--listen, or listen.address in the file of --config"
 """The setting of the address without TLS, for errors."""
 
 
@@ -46,7 +46,7 @@ def bind_all(section: ListenSection) -> list[Bound]:
     bound = [Bound("amqp", section.address.host, bind(*section.address))]
     if section.tls_address is not None:
         try:
-            setting = "listen.tls_address in the file"
+            setting = "listen.tls_address in the file of --config"
             bound.append(Bound("amqps", section.tls_address.host, bind(*section.tls_address, setting), setting))
         except OSError:
             bound[0].close()
@@ -68,7 +68,7 @@ def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
     bound: list[Bound] = []
     try:
         for scheme, (key, address) in zip(ROCKETMQ_SCHEMES, addresses.items(), strict=True):
-            setting = f"rocketmq.{key} in the file"
+            setting = f"rocketmq.{key} in the file of --config"
             bound.append(Bound(scheme, address.host, bind(address.host, address.port, setting), setting))
     except OSError:
         for each in bound:

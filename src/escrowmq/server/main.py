@@ -16,7 +16,7 @@ from escrowmq.config import Config, LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
-from escrowmq.journal.storage import FileStorage
+from escrowmq.journal.storage import FileStorage, check_unlocked
 from escrowmq.server import logs
 from escrowmq.server.listener import Bound, bind_all, bind_rocketmq
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
@@ -41,10 +41,15 @@ def run(config: Config) -> None:
     config = config.model_copy(update={"limits": fitting(config.limits, allow_descriptors)})
     dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
     context = server_context(config.tls) if config.listen.tls_address or dual else None
-    bound = bind_all(config.listen)
+    bound: list[Bound] = []
     try:
-        if config.rocketmq.enabled:
-            bound += bind_rocketmq(config.rocketmq)
+        try:
+            bound += bind_all(config.listen)
+            if config.rocketmq.enabled:
+                bound += bind_rocketmq(config.rocketmq)
+        except OSError:
+            check_unlocked(config.data_dir)  # the broker that has the data directory probably has the ports, too
+            raise
         _run(config, bound, context)
     finally:
         for each in bound:

@@ -74,14 +74,28 @@ def no_refusal(start: bytes) -> bytes:
     return b""
 
 
+_TLS: Final = (b"\x16\x03", "TLS, but this port has none")
+_HTTP2: Final = (
+    b"PRI ",
+    "HTTP/2, as clients of gRPC do; clients of RocketMQ 5 connect to rocketmq.grpc_address, by default port 8081",
+)
+_AMQP: Final = (b"AMQP", "AMQP, whose clients connect to listen.address, by default port 5672")
+_OTHER_AMQP: Final = (b"AMQP", "a version of AMQP that is neither 0-9-1 nor 1.0")
+
+
 class Family(NamedTuple):
-    """The protocols of one port."""
+    """The protocols of one port. `foreign` are beginnings of other protocols, with words for the log."""
 
     sniff: Callable[[bytes], Opener | None]
     hopeless: Callable[[bytes], bool]
     refusal: Callable[[bytes], bytes]
     websocket: bool
+    foreign: tuple[tuple[bytes, str], ...] = (_TLS,)
+
+    def guess(self, start: bytes) -> str:
+        """Return the protocol that these bytes are probably of, none of those of the port, for the log."""
+        return next((words for beginning, words in self.foreign if start.startswith(beginning)), "an unknown protocol")
 
 
-AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True)
-ROCKETMQ_FAMILY: Final = Family(sniff_rocketmq, hopeless_rocketmq, no_refusal, websocket=False)
+AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True, foreign=(_TLS, _HTTP2, _OTHER_AMQP))
+ROCKETMQ_FAMILY: Final = Family(sniff_rocketmq, hopeless_rocketmq, no_refusal, websocket=False, foreign=(_TLS, _AMQP))

@@ -20,7 +20,7 @@ import pytest
 from escrowmq.journal import storage as module
 from escrowmq.journal.errors import DataDirLocked
 from escrowmq.journal.memory import MemoryStorage
-from escrowmq.journal.storage import FileStorage, Storage
+from escrowmq.journal.storage import FileStorage, Storage, check_unlocked
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -391,3 +391,14 @@ def test_a_disk_without_room_for_a_whole_segment_takes_what_fits(
     storage.write("f", 0, b"abc")
     assert storage.size("f") == 3
     storage.close()
+
+
+def test_a_directory_in_use_is_recognised_without_taking_or_creating_anything(tmp_path: Path) -> None:
+    check_unlocked(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    storage = FileStorage(tmp_path)
+    with pytest.raises(DataDirLocked, match=f"process {os.getpid()}"):
+        check_unlocked(tmp_path)
+    storage.close()
+    check_unlocked(tmp_path)
+    FileStorage(tmp_path).close()

@@ -109,7 +109,7 @@ def test_the_setting_of_a_rocketmq_port_in_use_is_named(key: str) -> None:
     (sock,) = bind("127.0.0.1", 0)
     sock.listen()
     taken = RocketmqSection.model_validate({**free, key: f"127.0.0.1:{port_of(sock)}"})
-    with sock, pytest.raises(OSError, match=rf"choose another port \(rocketmq\.{key} in the file\)"):
+    with sock, pytest.raises(OSError, match=rf"choose another port \(rocketmq\.{key} in the file of --config\)"):
         bind_rocketmq(taken)
 
 
@@ -118,9 +118,9 @@ def test_the_setting_of_an_amqp_port_in_use_is_named() -> None:
     sock.listen()
     taken = f"127.0.0.1:{port_of(sock)}"
     with sock:
-        with pytest.raises(OSError, match=r"\(--listen, or listen\.address in the file\)"):
+        with pytest.raises(OSError, match=r"\(--listen, or listen\.address in the file of --config\)"):
             bind_all(ListenSection.model_validate({"address": taken}))
-        with pytest.raises(OSError, match=r"\(listen\.tls_address in the file\)"):
+        with pytest.raises(OSError, match=r"\(listen\.tls_address in the file of --config\)"):
             bind_all(ListenSection.model_validate({"address": "127.0.0.1:0", "tls_address": taken}))
 
 

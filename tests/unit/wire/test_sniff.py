@@ -13,6 +13,7 @@ from escrowmq.wire.sniff import (
     PROTOCOLS,
     REFUSAL,
     ROCKETMQ_FAMILY,
+    Family,
     hopeless,
     hopeless_rocketmq,
     no_refusal,
@@ -80,3 +81,17 @@ def test_other_headers_are_not_known_on_ports_of_rocketmq(header: bytes) -> None
 def test_ports_of_amqp_know_no_protocol_of_rocketmq() -> None:
     assert AMQP_FAMILY.sniff(b"\x00\x00\x00\x80\x00\x00\x00\x70") is None
     assert ROCKETMQ_FAMILY.sniff(b"AMQP\x00\x00\x09\x01") is None
+
+
+@pytest.mark.parametrize(
+    ("family", "start", "words"),
+    [
+        (AMQP_FAMILY, b"PRI * HT", "rocketmq.grpc_address, by default port 8081"),
+        (AMQP_FAMILY, b"AMQP\x00\x01\x01\x00", "a version of AMQP that is neither"),
+        (AMQP_FAMILY, b"\x16\x03\x01\x02", "TLS, but this port has none"),
+        (AMQP_FAMILY, b"NOT AMQP", "an unknown protocol"),
+        (ROCKETMQ_FAMILY, b"AMQP\x00\x00\x09\x01", "listen.address, by default port 5672"),
+    ],
+)
+def test_a_client_at_the_wrong_port_is_recognised(family: Family, start: bytes, words: str) -> None:
+    assert words in family.guess(start)
