@@ -37,16 +37,34 @@ class GroupAdmin:
         group = self._found(vhost, name)
         return [self._progress(group, cursor) for cursor in group.cursors.values()]
 
-    async def create(self, vhost: str, name: str, dead_letter_topic: str, *, fifo: bool, attempts: int) -> Row:
-        """Create a group, or change its settings. Its dead-letter topic is created if it does not exist."""
+    async def create(
+        self,
+        vhost: str,
+        name: str,
+        dead_letter_topic: str | None = None,
+        *,
+        fifo: bool | None = None,
+        attempts: int | None = None,
+    ) -> Row:
+        """Create a group, or change its settings. None keeps a setting of a group that exists; a new group gets the
+        default. The dead-letter topic is created if it does not exist.
+        """
         directory = self._broker.directory
-        options = GroupOptions(fifo=fifo, max_attempts=attempts, dead_letter_topic=dead_letter_topic)
+        existing = self._broker.groups.find(vhost, name)
+        options = GroupOptions(dead_letter_topic=f"%DLQ%{name}") if existing is None else existing.options
+        options = GroupOptions(
+            fifo=options.fifo if fifo is None else fifo,
+            max_attempts=options.max_attempts if attempts is None else attempts,
+            back_off_ms=options.back_off_ms,
+            dead_letter_topic=options.dead_letter_topic if dead_letter_topic is None else dead_letter_topic,
+        )
         options.check(name)
+        dead_letters = options.dead_letter_topic
 
         def declare() -> None:
             host = directory.vhost(vhost)
-            if self._broker.topics.find(host, dead_letter_topic) is None:
-                self._broker.topics.declare(host, dead_letter_topic, 1, "mixed")
+            if dead_letters and self._broker.topics.find(host, dead_letters) is None:
+                self._broker.topics.declare(host, dead_letters, 1, "mixed")
             self._broker.groups.declare(vhost, name, options)
 
         await self._process.durably(declare)
@@ -54,10 +72,10 @@ class GroupAdmin:
 
     async def reset(
         self, vhost: str, name: str, topic: str, to: str, partition: int | None = None, *, dry_run: bool = False
-    ) -> int:
+    ) -> Row:
         """Set the progress of a group in a topic, or in one of its partitions. `to` is `first`, `next`, an offset, or a
-        time in milliseconds since the epoch after an `@`. Return the number of streams. With `dry_run`, everything is
-        checked and nothing is changed.
+        time in milliseconds since the epoch after an `@`. Return the number of `streams`, and how many of them the
+        group has not consumed so far (`new`). With `dry_run`, everything is checked and nothing is changed.
         """
         group = self._found(vhost, name)
         found = self._broker.topics.find(self._broker.directory.vhost(vhost), topic)
@@ -69,9 +87,10 @@ class GroupAdmin:
             raise OperationRefused(f"topic '{topic}' has no partition {partition}, but {len(found.streams)} partitions")
         streams = found.streams if partition is None else [found.streams[partition]]
         positions = [(stream, _position(stream, to)) for stream in streams]
+        new = sum([group.progress(stream) is None for stream in streams])
         if not dry_run:
             await self._process.durably(lambda: [group.reset(stream, position) for stream, position in positions])
-        return len(streams)
+        return {"streams": len(streams), "new": new}
 
     async def delete(self, vhost: str, name: str) -> None:
         """Delete a group with its progress."""

@@ -52,7 +52,7 @@ def list_groups(data_dir: Path, as_json: bool) -> None:
 def show_group(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
     """Show the progress of group NAME in each stream.
 
-    Everything before `offset` is settled, `next_offset` is that of the next message to arrive, and members have
+    Everything before `offset` is settled, `next offset` is that of the next message to arrive, and members have
     `leased` messages now. A member that consumes the stream in order has locked it.
     """
     columns = ("queue", "offset", "next_offset", "lag", "leased", "locked_by")
@@ -63,26 +63,28 @@ def show_group(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
 @data_dir_option
 @click.argument("name")
 @_vhost_option
-@click.option("--fifo", is_flag=True, help="Hand out messages of one message group one after the other.")
+@click.option(
+    "--fifo/--no-fifo", default=None, help="Hand out messages of one message group one after the other.  [default: no]"
+)
 @click.option(
     "--attempts",
     type=click.IntRange(1, 1000),
-    default=16,
-    show_default=True,
-    help="Deliveries of a message before it goes to the dead-letter topic.",
+    help="Deliveries of a message before it goes to the dead-letter topic.  [default: 16]",
 )
 @click.option(
     "--dead-letters", metavar="TOPIC", help="The dead-letter topic, which is created. The default is %DLQ%NAME."
 )
 @asks
-def create(data_dir: Path, name: str, vhost: str, fifo: bool, attempts: int, dead_letters: str | None) -> None:
+def create(
+    data_dir: Path, name: str, vhost: str, fifo: bool | None, attempts: int | None, dead_letters: str | None
+) -> None:
     """Create consumer group NAME, or change its settings.
 
     Without this command, the first member creates its group, with 16 attempts and without an order. A group that exists
-    gets the settings that are given here, or their defaults.
+    keeps the settings that are not given.
     """
-    topic = dead_letters or f"%DLQ%{name}"
-    row = ask(data_dir, "group.create", vhost=vhost, name=name, dead_letter_topic=topic, fifo=fifo, attempts=attempts)
+    given = {"dead_letter_topic": dead_letters, "fifo": fifo, "attempts": attempts}
+    row = ask(data_dir, "group.create", vhost=vhost, name=name, **given)
     order = "in order" if row["fifo"] else "in any order"
     click.echo(f"group '{printable(name)}' gets messages {order}, each at most {row['max_attempts']} times")
 
@@ -107,8 +109,11 @@ def reset(data_dir: Path, name: str, topic: str, to: str, vhost: str, partition:
         ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition, dry_run=True)
     if not yes and not confirmed(f"Reset group '{printable(name)}' in topic '{printable(topic)}' to {printable(to)}?"):
         raise click.ClickException("nothing was reset")
-    count = ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition)
-    click.echo(f"{count:,} streams reset")
+    found = ask(data_dir, "group.reset", vhost=vhost, name=name, topic=topic, to=to, partition=partition)
+    new = (
+        f"; the group had not consumed {found['new']:,} of them, and its lag now includes them" if found["new"] else ""
+    )
+    click.echo(f"{found['streams']:,} streams reset{new}")
 
 
 @group.command("delete")

@@ -47,6 +47,7 @@ def show_status(status: Mapping[str, Any]) -> None:
     memory, disk, journal, queues = status["memory"], status["disk"], status["journal"], status["queues"]
     alarms = status["alarms"]
     commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
+    stored = f"{size(journal['disk_bytes'])} in {journal['segments']} segments"
     counts = ", ".join(f"{queues[key]:,} {key}" for key in ("ready", "unsettled", "consumers"))
     lines = [
         ("version", f"{status['version']}, Python {status['python']}, {status['event_loop']}, pid {status['pid']}"),
@@ -65,7 +66,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("half messages", half_line(status["half_messages"])),
         (
             "journal",
-            f"{size(journal['disk_bytes'])} in {journal['segments']} segments, {journal['snapshots']} snapshots",
+            f"{stored}, {journal['snapshots']} snapshots since the start",
         ),
         ("syncs", f"{journal['syncs']:,}, {commits}, median {journal['sync_us_median'] / 1000:g} ms at most"),
         ("maintenance", journal["maintenance"]),

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from escrowmq.admin.socket.client import ask
-from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.options import age, asks, confirmed, data_dir_option, json_option, show
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
 
 MESSAGE_TYPES = ("normal", "fifo", "delay", "transaction", "mixed", "unspecified")
+_STREAM_AGE: Final = re.compile(r"[1-9]\d*[YMDhms]", re.ASCII)
+_ROCKETMQ_NAME: Final = re.compile(r"[%|A-Za-z0-9_-]{1,127}")
 _vhost_option = click.option("--vhost", default="/", show_default=True, help="The virtual host of the topic.")
+
+
+def _stream_age(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Return an age in the form of the argument `x-max-age`."""
+    if value is None or _STREAM_AGE.fullmatch(value):
+        return value
+    return f"{max(round(age(context, parameter, value)), 1)}s"
+
+
+def _not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not value:
+        raise click.BadParameter("the name is empty", context, parameter)
+    return value
 
 
 @click.group(cls=CommandGroup)
@@ -56,7 +72,7 @@ def list_topics(data_dir: Path, as_json: bool, vhost: str | None) -> None:
 def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
     """Show the partitions of topic NAME.
 
-    Each is a stream: `next_offset` is the offset of the next message to arrive. `bytes` is "–" while it is unknown, as
+    Each is a stream: `next offset` is the offset of the next message to arrive. `bytes` is "–" while it is unknown, as
     it is after a restart for streams without a limit of their size.
     """
     columns = ("partition", "queue", "first_offset", "next_offset", "messages", "bytes", "unavailable")
@@ -66,7 +82,7 @@ def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
 
 @topic.command("create")
 @data_dir_option
-@click.argument("name")
+@click.argument("name", callback=_not_empty)
 @_vhost_option
 @click.option(
     "--partitions",
@@ -83,7 +99,7 @@ def show_topic(data_dir: Path, as_json: bool, name: str, vhost: str) -> None:
     show_default=True,
     help="The messages that RocketMQ clients may send.",
 )
-@click.option("--max-age", help="Delete messages of this age, such as 7D or 12h.")
+@click.option("--max-age", callback=_stream_age, help="Delete messages of this age, such as 7d or 12h.")
 @click.option("--max-bytes", type=click.IntRange(1), help="Delete the oldest messages of a stream beyond this size.")
 @asks
 def create(
@@ -95,7 +111,10 @@ def create(
     max_age: str | None,
     max_bytes: int | None,
 ) -> None:
-    """Create topic NAME, or add partitions to it."""
+    """Create topic NAME, or add partitions to it.
+
+    Clients of RocketMQ accept only names of at most 127 letters, digits, and the characters %, |, - and _.
+    """
     row = ask(
         data_dir,
         "topic.create",
@@ -108,6 +127,11 @@ def create(
     )
     kept = ": a topic grows, but never shrinks" if row["partitions"] > partitions else ""
     click.echo(f"topic '{printable(name)}' has {row['partitions']} partitions{kept}")
+    if not _ROCKETMQ_NAME.fullmatch(name):
+        click.echo(
+            "warning: clients of RocketMQ refuse this name: they accept at most 127 letters, digits, %, |, - and _",
+            err=True,
+        )
 
 
 @topic.command("delete")

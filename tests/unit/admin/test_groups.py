@@ -81,15 +81,15 @@ def test_groups_are_listed_and_shown_with_their_lag() -> None:
 @pytest.mark.parametrize(("to", "expected"), [("first", 1), ("next", 4), ("2", 3), ("@0", 1), ("@99999999999999", 4)])
 def test_an_operator_resets_the_progress(to: str, expected: int) -> None:
     bench = Bench()
-    assert bench.reset(to) == 2
+    assert bench.reset(to)["streams"] == 2
     assert bench.group.progress(bench.stream) == expected
-    assert bench.reset("first", partition=0) == 1
+    assert bench.reset("first", partition=0)["streams"] == 1
 
 
 def test_a_dry_run_of_a_reset_changes_nothing() -> None:
     bench = Bench()
     before = bench.group.progress(bench.stream)
-    assert bench.reset("next", dry_run=True) == 2
+    assert bench.reset("next", dry_run=True) == {"streams": 2, "new": 1}
     assert bench.group.progress(bench.stream) == before
 
 
@@ -116,3 +116,12 @@ def test_unknown_groups_and_topics_are_refused() -> None:
     for operation in ("group.show", "group.delete"):
         with pytest.raises(OperationRefused, match="no consumer group 'g'"):
             bench.do(operation, vhost="/", name="g")
+
+
+def test_settings_that_are_not_given_stay() -> None:
+    bench = Bench()
+    bench.do("group.create", vhost="/", name="h", fifo=True, attempts=5)
+    row = bench.do("group.create", vhost="/", name="h")
+    assert (row["fifo"], row["max_attempts"], row["dead_letters"]) == (True, 5, "%DLQ%h")
+    row = bench.do("group.create", vhost="/", name="h", attempts=7)
+    assert (row["fifo"], row["max_attempts"]) == (True, 7)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -171,3 +173,35 @@ def test_python_m_is_the_same_program() -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "escrowmq: No such command 'nope' (see escrowmq --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [("7D", "7D"), ("7d", "604800s"), ("1h", "1h"), ("90", "90s"), ("6M", "6M"), ("10ms", "1s")]
+)
+def test_the_age_of_messages_of_a_topic_has_the_usual_units(
+    given: str, sent: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def ask(data_dir: Path, operation: str, **arguments: Any) -> dict[str, Any]:
+        asked.update(arguments)
+        return {"partitions": 8}
+
+    monkeypatch.setattr("escrowmq.cli.topics.ask", ask)
+    assert run("topic", "create", "t", "--max-age", given)[0] == 0
+    assert asked["max_age"] == sent
+
+
+def test_a_topic_whose_name_rocketmq_refuses_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("escrowmq.cli.topics.ask", Mock(return_value={"partitions": 8}))
+    assert "clients of RocketMQ refuse this name" in run("topic", "create", "a b")[2]
+    assert run("topic", "create", "a-b")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"), [(("",), "the name is empty"), (("t", "--max-age", "soon"), "is not a duration")]
+)
+def test_a_topic_without_a_name_or_with_a_wrong_age_is_refused(arguments: tuple[str, ...], text: str, run: Run) -> None:
+    code, _, error = run("topic", "create", *arguments)
+    assert code == 2
+    assert text in error

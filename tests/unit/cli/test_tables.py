@@ -13,6 +13,7 @@ from escrowmq.cli.tables import (
     show_connections,
     show_queues,
     show_rows,
+    show_status,
     shown,
     size,
 )
@@ -144,3 +145,24 @@ def test_numbers_are_aligned_right_and_words_left(capsys: pytest.CaptureFixture[
 def test_half_messages_without_a_decision_are_shown_in_one_line(pending: int, parked: int, text: str) -> None:
     counts = {"pending": pending, "pending_seconds": 7, "parked": parked, "parked_seconds": 3600}
     assert half_line(counts) == text
+
+
+def test_the_status_counts_snapshots_since_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = {"records": 0, "batches": 0, "syncs": 0, "sync_us_median": 0, "disk_bytes": 1024, "segments": 1}
+    show_status(
+        {
+            **dict.fromkeys(("version", "python", "event_loop", "pid", "data_dir"), "x"),
+            **dict.fromkeys(("uptime_seconds", "unavailable_queues", "connections", "connections_accepted"), 0),
+            "listeners": [],
+            "alarms": [],
+            "memory": {"resident_bytes": 1, "limit_bytes": 2},
+            "disk": {"free_bytes": 1, "limit_bytes": 2},
+            "queues": {"count": 0, "ready": 0, "unsettled": 0, "consumers": 0},
+            "transactions": {"branches": 0},
+            "half_messages": {"pending": 0, "parked": 0},
+            "journal": {**numbers, "snapshots": 0, "maintenance": "idle"},
+        }
+    )
+    shown = capsys.readouterr().out
+    assert "1.0 KiB in 1 segments, 0 snapshots since the start" in shown
+    assert "half messages  none" in shown
