@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from functools import partial
 
 from bench.brokers import Broker
 from bench.scenario import Settings
@@ -17,6 +19,9 @@ _PARTITIONS = 1024
 _EXCLUSIVE = b"\x04"
 _DURABLE = b"\x02"
 _LOSS_SECONDS = 1.0
+_BINDINGS = 3000
+_HEADERS = 20
+_MESSAGES = 200
 
 
 class ManyObjects(Stalls):
@@ -79,4 +84,43 @@ def _lose(connection: Connection) -> None:
     time.sleep(_LOSS_SECONDS)
 
 
-MANY_OBJECTS: tuple[Stalls, ...] = (ManyObjects(),)
+class ManyBindings(Stalls):
+    """Messages are compared with very many bindings of a headers exchange, and match none of them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stalls-headers",
+            {
+                "equal": "200 messages meet 3,000 bindings with 20 equal headers",
+                "differing": "200 messages meet 3,000 bindings with 15 of 20 headers",
+            },
+        )
+
+    def _measure(self, broker: Broker, settings: Settings) -> None:
+        count = max(int(_BINDINGS * settings.scale), 10)
+        names = [f"h{number}" for number in range(_HEADERS)]
+        lacking = itertools.islice(itertools.combinations(names[1:], 5), count)
+        never = {"never": 1}  # no message has it, so no binding matches
+        situations = {
+            "equal": ("amq.headers", [dict.fromkeys(names, 1) | never] * count),
+            "differing": ("amq.match", [{name: 1 for name in names if name not in some} | never for some in lacking]),
+        }
+        listed = properties(LoadMessage(b"", headers=dict.fromkeys(names, 1)), delivery_mode=1)
+        declare = _declare("compared", _DURABLE)
+        with channel_of(broker) as connection:
+            connection.call(1, declare, frames.QUEUE_DECLARE_OK)
+            for short, (exchange, tables) in situations.items():
+                binds = [_bind("compared", exchange, str(number), table) for number, table in enumerate(tables)]
+                connection.calls(1, binds, frames.QUEUE_BIND_OK)
+                publish = publish_head(1, exchange, "", 1, listed) + body_frames(1, b"x", 0)
+                # The declaration is answered after the messages that were sent before it.
+                request = publish * _MESSAGES + declare
+                self._watched(broker, short, partial(connection.call, 1, request, frames.QUEUE_DECLARE_OK))
+
+
+def _bind(queue: str, exchange: str, key: str, arguments: dict[str, int]) -> bytes:
+    names = frames.shortstr(queue) + frames.shortstr(exchange) + frames.shortstr(key)
+    return frames.method(1, frames.QUEUE_BIND, b"\0\0" + names + b"\0" + frames.table({**arguments}))
+
+
+MANY_OBJECTS: tuple[Stalls, ...] = (ManyObjects(), ManyBindings())

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from escrowmq.core.budget import DEADLINE, HEADERS, STEPS, Budget
+from escrowmq.core.budget import DEADLINE, HEADERS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.leftover import LeftOver
@@ -148,9 +148,8 @@ class Engine:
                 held = self.delays.hold(vhost, headers)
                 if held is not None:
                     return (held,)
-        before = vhost.steps
         found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
-        self.requests.left -= (vhost.steps - before) // STEPS
+        self.requests.left -= vhost.take_cost()
         if vhost.needs_content(envelope.exchange):
             self.requests.left -= HEADERS
             return admitted(found, envelope, content)

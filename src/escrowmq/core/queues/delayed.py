@@ -98,6 +98,7 @@ class Delays:
         if vhost.needs_headers(envelope.exchange):
             headers = self._engine.formats[envelope.protocol].headers(envelope, content)
         found = vhost.route(envelope.exchange, envelope.routing_key, headers, envelope.extra_keys)
+        self._engine.budget.left -= vhost.take_cost()
         return admitted(found, envelope, content) if vhost.needs_content(envelope.exchange) else found
 
 

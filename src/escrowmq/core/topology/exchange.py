@@ -122,6 +122,17 @@ class Exchange(ABC, Generic[Q]):
         """
         return False
 
+    @property
+    def steps(self) -> int:
+        """The steps of the last `match`, apart from one for each destination that it returned."""
+        return 0
+
+    def check_binding(self, binding: Binding[Q]) -> None:
+        """Raises PRECONDITION_FAILED if messages would have to be compared with too much because of a new binding.
+
+        Bindings that exist already, in a journal, are not checked.
+        """
+
     def bind(self, binding: Binding[Q]) -> bool:
         """Add `binding`; return False if it exists. Raises PRECONDITION_FAILED if this type does not allow its
         arguments.

@@ -7,6 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, Generic
 
+from escrowmq.core.budget import STEPS
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import Exchange, Q
 
@@ -29,8 +30,8 @@ class Router(Generic[Q]):
         "_limit",
         "_needing",
         "_routes",
+        "_steps",
         "_vhost",
-        "steps",
         "version",
     )
 
@@ -53,7 +54,7 @@ class Router(Generic[Q]):
         self._needing: dict[str, tuple[bool, bool]] = {}
         self._default_is_alternate = False
         self.version = 0
-        self.steps = 0
+        self._steps = 0  # not yet charged
 
     def route(
         self,
@@ -74,6 +75,15 @@ class Router(Generic[Q]):
                 return queues
         return self._resolve(exchange, routing_key, headers, more_keys)
 
+    def take_cost(self) -> int:
+        """Return the cost of all walks since the last call, in units of the budget for requests.
+
+        A step is an exchange, or a binding that matches or is compared. Steps that make less than a unit are left to
+        the next call.
+        """
+        cost, self._steps = divmod(self._steps, STEPS)
+        return cost
+
     def reached(self, exchange: str, routing_keys: Sequence[str]) -> list[Exchange[Q]]:
         """Return the exchanges that a message with these routing keys passes on its way, the first one included.
 
@@ -86,6 +96,7 @@ class Router(Generic[Q]):
                 matched = set(each.destinations)
             else:
                 matched = {target for key in routing_keys for target in each.match(key, None)}
+            self._steps += 1 + len(matched)
             matched.difference_update(self._gone)
             alternate = self._alternate(each)
             if alternate is not None and (not matched or each.needs_headers):
@@ -117,6 +128,7 @@ class Router(Generic[Q]):
                 alternate = self._alternate(each)
                 if alternate is not None:
                     found.add(alternate)
+                self._steps += 1 + len(found)
                 found -= seen
                 found.difference_update(self._gone)
                 seen |= found
@@ -165,6 +177,8 @@ class Router(Generic[Q]):
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
             matched = exchange.match(routing_key, headers)
+            if exchange.needs_headers:
+                self._steps += exchange.steps
             if more_keys and exchange.reads_key:
                 matched = [*matched, *chain.from_iterable([exchange.match(key, headers) for key in more_keys])]
             if gone:
@@ -174,7 +188,7 @@ class Router(Generic[Q]):
                 alternate = self._alternate(exchange)
                 if alternate is not None:
                     matched = exchanges = (alternate,)
-            self.steps += 1 + len(matched)
+            self._steps += 1 + len(matched)
             new = set(matched)
             new -= seen  # a step of Python code for each of the others would take ten times as long
             seen |= new

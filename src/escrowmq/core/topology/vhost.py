@@ -90,10 +90,9 @@ class VirtualHost(Generic[Q]):
         """Return the exchanges that a message passes; see `Router.reached`."""
         return self._router.reached(exchange, routing_keys)
 
-    @property
-    def steps(self) -> int:
-        """How many exchanges and matches were visited on all routes that were not remembered."""
-        return self._router.steps
+    def take_cost(self) -> int:
+        """Return the cost of the walks over exchanges since the last call; see `Router.take_cost`."""
+        return self._router.take_cost()
 
     def needs_headers(self, exchange: str) -> bool:
         """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
@@ -315,6 +314,8 @@ class VirtualHost(Generic[Q]):
         former = binding.source.bindings.get(binding.key)
         if former is not None and former.destination in self.unbinding.gone:
             binding.source.unbind(former.key)
+        if not self.restoring and binding.key not in binding.source.bindings:
+            binding.source.check_binding(binding)
         if not binding.source.bind(binding):
             return None
         self._inbound.setdefault(binding.key[:2], {})[binding] = None

@@ -219,7 +219,7 @@ class Channel:
         if vhost.needs_content(exchange):
             return False
         queues = vhost.route(exchange, key)
-        self.broker.engine.requests.left -= len(queues) // ROUTED
+        self.broker.engine.requests.left -= len(queues) // ROUTED + vhost.take_cost()
         address.lead_to(queues, vhost.version, self.broker.access.version)
         return True
 

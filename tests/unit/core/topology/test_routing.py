@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from escrowmq.core.budget import STEPS
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import Exchange
 from escrowmq.core.topology.exchanges.fanout import FanoutExchange
@@ -259,3 +260,33 @@ def test_a_walk_follows_destinations_until_their_last_binding_is_gone(vhost: Vir
         assert names(vhost.route("amq.fanout", "k")) == left
     assert not vhost.exchanges["amq.fanout"].destinations
     assert not vhost.exchanges["amq.fanout"].following
+
+
+@pytest.mark.rule("FAIR-1")
+def test_bindings_that_are_compared_and_do_not_match_are_charged(vhost: VirtualHost[NamedQueue]) -> None:
+    for i, j in itertools.product(range(20), repeat=2):
+        vhost.bind_queue("amq.headers", "q", "", {"x": i, "y": j})
+    vhost.take_cost()
+    for i in range(20):
+        assert vhost.route("amq.headers", "", {"x": i, "y": 20}) == ()
+        assert vhost.route("amq.headers", "", {"x": 20, "y": i}) == ()
+    # One for each exchange and each header that some binding names, and one for each binding, kept under either header.
+    assert vhost.take_cost() == (40 + 40 + 400) // STEPS
+    assert vhost.take_cost() == 0
+
+
+@pytest.mark.rule("FAIR-1")
+def test_every_walk_over_exchanges_is_charged(vhost: VirtualHost[NamedQueue]) -> None:
+    count = 20
+    for number in range(count):
+        vhost.declare_exchange(f"e{number}", "topic")
+    for one, other in itertools.product(range(count), repeat=2):
+        vhost.bind_exchange(f"e{one}", f"e{other}", "#")
+    for walk in (
+        lambda: vhost.needs_content("e0"),
+        lambda: vhost.route("e0", "k"),
+        lambda: vhost.reached("e0", ["k"]),
+    ):
+        vhost.take_cost()
+        walk()
+        assert vhost.take_cost() >= count**2 // STEPS, walk

@@ -324,6 +324,17 @@ class TestRestoring:
         assert shape(vhost.remove_queue("q")) == ([("a", "q")], [])
         assert shape(vhost.delete_exchange("a")) == ([], ["a"])
 
+    def test_bindings_are_admitted_beyond_the_limits_of_new_ones(self, vhost: Host) -> None:
+        """A journal of an older version may have them."""
+        arguments = {f"h{i}": i for i in range(33)}
+        vhost.restoring = False
+        with pytest.raises(BrokerError, match="names 33 headers; the limit is 32"):
+            vhost.bind_queue("amq.headers", "q", "", arguments)
+        vhost.restoring = True
+        assert vhost.bind_queue("amq.headers", "q", "", arguments)
+        vhost.restoring = False
+        assert vhost.bind_queue("amq.headers", "q", "", arguments) is None
+
     def test_reserved_names_are_allowed(self, vhost: Host) -> None:
         vhost.restoring = True
         vhost.check_queue_name("amq.gen-1")

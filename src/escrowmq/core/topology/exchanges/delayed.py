@@ -55,6 +55,13 @@ class DelayedExchange(Exchange[Q]):
         """Return True: the delay is in the headers."""
         return True
 
+    @property
+    def steps(self) -> int:
+        return self._inner.steps
+
+    def check_binding(self, binding: Binding[Q]) -> None:
+        self._inner.check_binding(binding)
+
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         return self._inner.match(routing_key, headers)
 

@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import ClassVar, Final, Generic, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.values import canonical, canonical_table, shown, type_name
-from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, Exchange, Q
+from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, Exchange, Q
 
 _MATCH: Final = "x-match"
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 _PRESENT: Final = canonical(None)  # a binding's field without a value only requires the header to be present
 
 
-_Field: TypeAlias = tuple[str, Hashable]
+MOST_FIELDS: Final = 32
+"""The number of fields in the arguments of one binding."""
+MOST_ALIKE: Final = 250
+"""The number of different patterns that are kept under one field, and so compared with each message that has it."""
+_FIELDS_OF_STEP: Final = 8  # fields that are compared at the cost of one further step
+
+_Key: TypeAlias = tuple[str, Hashable]
 """A header's name, and its canonical value or `_PRESENT`."""
-_NONE: Final[dict[BindingKey, None]] = {}
 
 
-class _Pattern(NamedTuple):
-    every: bool
-    fields: tuple[tuple[str, Hashable], ...]
+class _Field(Generic[Q]):
+    """A field that patterns name: the patterns kept under it, which want all or any of their fields.
 
-    def matches(self, headers: dict[str, Hashable]) -> bool:
-        for name, wanted in self.fields:
-            if (name in headers and (wanted == _PRESENT or headers[name] == wanted)) is not self.every:
-                return not self.every
-        return self.every
+    `uses` is the number of patterns that name it, `weight` the steps that comparing those under it takes.
+    """
+
+    __slots__ = ("all", "any", "uses", "weight")
+
+    def __init__(self) -> None:
+        self.all: dict[_Pattern[Q], None] = {}
+        self.any: dict[_Pattern[Q], None] = {}
+        self.uses = 0
+        self.weight = 0
+
+
+class _Pattern(Generic[Q]):
+    """The arguments that some bindings share, and how many of these bindings lead to each destination.
+
+    A pattern that wants all of its fields is kept under `home`.
+    """
+
+    __slots__ = ("destinations", "fields", "home", "weight")
+
+    def __init__(self, fields: Iterable[_Field[Q]]) -> None:
+        self.fields = frozenset(fields)
+        self.home: _Field[Q] | None = None
+        self.destinations: dict[Q | Exchange[Q], int] = {}
+        self.weight = 1 + len(self.fields) // _FIELDS_OF_STEP
 
 
 class HeadersExchange(Exchange[Q]):
-    """Compares with those bindings that have a field in common with the message.
+    """Compares with those bindings that have a field in common with the message, and once with equal arguments.
 
-    A binding that wants all of its fields is kept under one of them: the one that fewest others are kept under. A
-    binding that wants any of its fields is kept under each.
+    A pattern that wants all of its fields is kept under one of them: the one that fewest others are kept under. A
+    pattern that wants any of its fields is kept under each, and matches if one of them is found.
 
     `x-match` says whether all fields must match (`all`, the default) or one of them (`any`). Fields whose names begin
     with `x-` count only in `all-with-x` and `any-with-x`. A binding without fields matches with `all` and does not
     match with `any`.
     """
 
-    __slots__ = ("_by_field", "_patterns", "_unconditional")
+    __slots__ = ("_fields", "_patterns", "_steps", "_unconditional")
 
     kind: ClassVar[str] = "headers"
     reads_key: ClassVar[bool] = False
@@ -56,52 +80,113 @@ class HeadersExchange(Exchange[Q]):
         arguments: Mapping[str, object] = NO_ARGUMENTS,
     ) -> None:
         super().__init__(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
-        self._patterns: dict[BindingKey, tuple[_Pattern, Q | Exchange[Q]]] = {}
-        self._by_field: dict[_Field, dict[BindingKey, None]] = {}
-        self._unconditional: dict[BindingKey, None] = {}
+        self._patterns: dict[tuple[bool, frozenset[_Key]], _Pattern[Q]] = {}
+        self._fields: dict[_Key, _Field[Q]] = {}
+        self._unconditional: dict[_Pattern[Q], None] = {}
+        self._steps = 0
 
     @property
     def needs_headers(self) -> bool:
         return bool(self._patterns)
 
+    @property
+    def steps(self) -> int:
+        return self._steps
+
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del routing_key
-        seen = canonical_table(headers) if headers else {}
-        candidates = dict(self._unconditional)
-        for name, value in seen.items():
-            candidates |= self._by_field.get((name, value), _NONE)
-            candidates |= self._by_field.get((name, _PRESENT), _NONE)
-        found: dict[Q | Exchange[Q], None] = {}
-        for key in candidates:
-            pattern, destination = self._patterns[key]
-            if destination not in found and pattern.matches(seen):
-                found[destination] = None
+        seen: dict[_Field[Q], None] = {}
+        if headers and self._fields:
+            for name, value in canonical_table(headers).items():
+                for key in ((name, value), (name, _PRESENT)):
+                    field = self._fields.get(key)
+                    if field is not None:
+                        seen[field] = None
+        matched = dict(self._unconditional)
+        present, steps = set(seen), len(seen)
+        for field in seen:
+            steps += field.weight
+            matched |= field.any
+            # A loop in C: a step of Python code for each field of each pattern would take ten times as long.
+            matched |= dict.fromkeys([pattern for pattern in field.all if pattern.fields <= present])
+        found: dict[Q | Exchange[Q], int] = {}
+        for pattern in matched:
+            steps += 1 + len(pattern.destinations)
+            found |= pattern.destinations
+        self._steps = steps
         return found
 
-    def _index(self, binding: Binding[Q]) -> None:
-        pattern = _pattern(binding.arguments)
-        self._patterns[binding.key] = (pattern, binding.destination)
-        if not pattern.fields:
-            self._unconditional[binding.key] = None
+    def check_binding(self, binding: Binding[Q]) -> None:
+        every, keys = _pattern(binding.arguments)
+        if len(keys) > MOST_FIELDS:
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"a binding of headers exchange '{binding.source.name}' names {len(keys)} headers; "
+                f"the limit is {MOST_FIELDS}",
+            )
+        if not every or not keys or (every, frozenset(keys)) in self._patterns:
             return
-        fields = pattern.fields
-        if pattern.every:
-            fields = (min(fields, key=lambda field: len(self._by_field.get(field, _NONE))),)
+        fields = [self._fields.get(key) for key in keys]
+        if all(field is not None and len(field.all) >= MOST_ALIKE for field in fields):
+            raise BrokerError(
+                Condition.PRECONDITION_FAILED,
+                f"headers exchange '{binding.source.name}' compares {MOST_ALIKE} bindings, the limit, for each header "
+                "of this binding; add a header with a value that fewer bindings have",
+            )
+
+    def _index(self, binding: Binding[Q]) -> None:
+        every, keys = _pattern(binding.arguments)
+        identity = every, frozenset(keys)
+        pattern = self._patterns.get(identity)
+        if pattern is None:
+            pattern = self._patterns[identity] = _Pattern([self._fields.setdefault(key, _Field()) for key in keys])
+            self._keep(pattern, every, [self._fields[key] for key in keys])
+        target = binding.destination
+        pattern.destinations[target] = pattern.destinations.get(target, 0) + 1
+
+    def _keep(self, pattern: _Pattern[Q], every: bool, fields: list[_Field[Q]]) -> None:
         for field in fields:
-            self._by_field.setdefault(field, {})[binding.key] = None
+            field.uses += 1
+        if not every:
+            for field in fields:
+                field.any[pattern] = None
+                field.weight += 1
+        elif fields:
+            home = pattern.home = min(fields, key=lambda field: len(field.all))
+            home.all[pattern] = None
+            home.weight += pattern.weight
+        else:
+            self._unconditional[pattern] = None
 
     def _unindex(self, binding: Binding[Q]) -> None:
-        pattern, _ = self._patterns.pop(binding.key)
-        self._unconditional.pop(binding.key, None)
-        for field in pattern.fields:
-            kept = self._by_field.get(field)
-            if kept is not None:
-                kept.pop(binding.key, None)
-                if not kept:
-                    del self._by_field[field]
+        every, keys = _pattern(binding.arguments)
+        identity = every, frozenset(keys)
+        pattern = self._patterns[identity]
+        target = binding.destination
+        pattern.destinations[target] -= 1
+        if not pattern.destinations[target]:
+            del pattern.destinations[target]
+        if not pattern.destinations:
+            del self._patterns[identity]
+            self._drop(pattern, keys)
+
+    def _drop(self, pattern: _Pattern[Q], keys: Iterable[_Key]) -> None:
+        self._unconditional.pop(pattern, None)
+        if pattern.home is not None:
+            del pattern.home.all[pattern]
+            pattern.home.weight -= pattern.weight
+        for key in keys:
+            field = self._fields[key]
+            if pattern in field.any:
+                del field.any[pattern]
+                field.weight -= 1
+            field.uses -= 1
+            if not field.uses:
+                del self._fields[key]
 
 
-def _pattern(arguments: Mapping[str, object]) -> _Pattern:
+def _pattern(arguments: Mapping[str, object]) -> tuple[bool, list[_Key]]:
+    """Return whether all fields must match, and the fields in their order. Raises PRECONDITION_FAILED."""
     mode = arguments.get(_MATCH, "all")
     if not isinstance(mode, str):
         raise BrokerError(
@@ -114,9 +199,9 @@ def _pattern(arguments: Mapping[str, object]) -> _Pattern:
             f'Invalid x-match field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x',
         )
     with_x = mode.endswith("-with-x")
-    fields = tuple(
+    keys = [
         (name, canonical(value))
         for name, value in arguments.items()
         if name != _MATCH and (with_x or not name.startswith("x-"))
-    )
-    return _Pattern(mode.startswith("all"), fields)
+    ]
+    return mode.startswith("all"), keys

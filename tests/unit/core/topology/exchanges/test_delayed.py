@@ -56,3 +56,13 @@ def test_another_type_is_another_exchange() -> None:
     check_exchange_equivalent("/", made("topic"), made("topic"))
     with pytest.raises(BrokerError, match="x-delayed-type"):
         check_exchange_equivalent("/", made("topic"), made("direct"))
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_type_that_it_routes_like_has_its_limits_and_counts_its_steps() -> None:
+    exchange = made("headers")
+    with pytest.raises(BrokerError, match="the limit is 32"):
+        exchange.check_binding(Binding(exchange, NamedQueue("q"), "", {f"h{i}": i for i in range(33)}))
+    exchange.bind(Binding(exchange, NamedQueue("q"), "", {"a": 1}))
+    assert list(exchange.match("", {"a": 1}))
+    assert exchange.steps > 0

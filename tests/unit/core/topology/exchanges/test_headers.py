@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pytest
@@ -55,23 +55,75 @@ def test_headers_are_needed_only_while_bindings_exist() -> None:
     assert needed == [False, True, False]
 
 
-@pytest.mark.rule("FAIR-1")
-def test_only_bindings_with_a_field_of_the_message_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[headers._Pattern] = []
-    matches = headers._Pattern.matches
-
-    def counted(self: headers._Pattern, seen: dict[str, Hashable]) -> bool:
-        compared.append(self)
-        return matches(self, seen)
-
-    monkeypatch.setattr(headers._Pattern, "matches", counted)
+def bound(*tables: Mapping[str, object]) -> HeadersExchange[NamedQueue]:
+    """Return an exchange with a queue `0`, `1` and so on bound with each of the arguments."""
     exchange = HeadersExchange[NamedQueue]("x")
-    for i in range(1000):
-        exchange.bind(Binding(exchange, NamedQueue(f"all {i}"), "", {"kind": "order", "number": i}))
-        exchange.bind(Binding(exchange, NamedQueue(f"any {i}"), "", {"x-match": "any", "number": i, "other": i}))
-    found = exchange.match("", {"kind": "order", "number": 7, "more": "x"})
-    assert [queue.name for queue in found] == ["all 7", "any 7"]
-    assert len(compared) < 5
+    for i, arguments in enumerate(tables):
+        exchange.bind(Binding(exchange, NamedQueue(str(i)), "", arguments))
+    return exchange
+
+
+def names(exchange: HeadersExchange[NamedQueue], table: dict[str, object]) -> list[str]:
+    return [target.name for target in exchange.match("", table)]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_only_bindings_with_a_field_of_the_message_are_compared() -> None:
+    exchange = bound(
+        *[{"kind": "order", "number": i} for i in range(1000)],
+        *[{"x-match": "any", "number": i, "other": i} for i in range(1000)],
+    )
+    assert names(exchange, {"kind": "order", "number": 7, "more": "x"}) == ["1007", "7"]
+    assert exchange.steps < 10
+
+
+@pytest.mark.rule("FAIR-1")
+def test_bindings_with_equal_arguments_are_compared_once() -> None:
+    exchange = bound(*[{f"h{j}": "v" for j in range(20)}] * 1000)
+    assert names(exchange, {f"h{j}": "v" for j in range(19)}) == []
+    assert exchange.steps < 30
+    assert len(names(exchange, {f"h{j}": "v" for j in range(20)})) == 1000
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_step_is_counted_for_each_comparison() -> None:
+    """The bindings differ, so each is compared; the more fields they have, the more steps that takes."""
+    few = bound(*[{"a": i % 10, "b": i // 10} for i in range(100)])
+    assert names(few, {"a": 3, "b": 4}) == ["43"]
+    assert 10 <= few.steps < 30
+    many = bound(*[{f"h{j}": 1 for j in range(50) if j != i} for i in range(50)])
+    assert names(many, {f"h{j}": 1 for j in range(48)}) == []
+    assert many.steps > 48 * 6
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_fields_of_a_binding_are_limited() -> None:
+    exchange = HeadersExchange[NamedQueue]("x")
+    table = {"x-match": "any"} | {f"h{j}": j for j in range(headers.MOST_FIELDS)}
+    exchange.check_binding(Binding(exchange, NamedQueue("q"), "", table))
+    with pytest.raises(BrokerError) as refused:
+        exchange.check_binding(Binding(exchange, NamedQueue("q"), "", {**table, "more": 1}))
+    assert (refused.value.condition, refused.value.text) == (
+        Condition.PRECONDITION_FAILED,
+        "a binding of headers exchange 'x' names 33 headers; the limit is 32",
+    )
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_bindings_that_are_compared_for_one_header_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "MOST_ALIKE", 1)
+    exchange = bound({"a": 1}, {"b": 1})
+    for admitted in ({"a": 1}, {"a": 1, "b": 1, "rare": 1}, {}, {"x-match": "any", "a": 1, "b": 1}):
+        exchange.check_binding(Binding(exchange, NamedQueue("q"), "", admitted))
+    with pytest.raises(BrokerError) as refused:
+        exchange.check_binding(Binding(exchange, NamedQueue("q"), "", {"a": 1, "b": 1}))
+    assert (refused.value.condition, refused.value.text) == (
+        Condition.PRECONDITION_FAILED,
+        (
+            "headers exchange 'x' compares 1 bindings, the limit, for each header of this binding; "
+            "add a header with a value that fewer bindings have"
+        ),
+    )
 
 
 @given(data=st.data())
@@ -90,13 +142,16 @@ def test_the_index_finds_what_comparing_with_each_binding_finds(data: st.DataObj
         exchange.unbind(binding.key)
     table = data.draw(fields)
     seen = canonical_table(table)
-    expected = [
-        binding.destination.name
-        for i, binding in enumerate(bindings)
-        if i % 3 and headers._pattern(binding.arguments).matches(seen)
-    ]
+    expected = [binding.destination.name for i, binding in enumerate(bindings) if i % 3 and agrees(binding, seen)]
     assert sorted(queue.name for queue in exchange.match("", table)) == expected
     for binding in bindings:
         exchange.unbind(binding.key)
-    assert not exchange._by_field
+    assert not exchange._fields
+    assert not exchange._patterns
     assert not exchange._unconditional
+
+
+def agrees(binding: Binding[NamedQueue], seen: dict[str, Hashable]) -> bool:
+    every, fields = headers._pattern(binding.arguments)
+    found = [name in seen and wanted in (seen[name], headers._PRESENT) for name, wanted in fields]
+    return all(found) if every else any(found)
