@@ -31,6 +31,7 @@ CONTENT_BYTES = 896 << 20
 """The limit for bodies and headers in one record of the journal. The rest of a record holds their metadata."""
 LEAST_WATERMARK = 1 << 20
 """The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
+HELD_FORM = 'a share of `memory.high_watermark` like 0.4, or a size of at least 1 MiB like "1GiB"'
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
 
 MOST_CHECKS = 65_535
@@ -54,7 +55,7 @@ class Accepts:
     form: str
 
 
-def _watermark(value: object) -> float | int:
+def _watermark(value: object, form: str = WATERMARK_FORM) -> float | int:
     if isinstance(value, float) and 0 < value <= 1:
         return value
     try:
@@ -62,7 +63,7 @@ def _watermark(value: object) -> float | int:
     except ValueError:
         size = 0
     if size < LEAST_WATERMARK:
-        raise ValueError(WATERMARK_FORM)
+        raise ValueError(form)
     return size
 
 
@@ -88,11 +89,8 @@ def _beside_the_file(path: Path, info: Info) -> Path:
 Size = Annotated[int, BeforeValidator(parse_size), Accepts(SIZE_FORM)]
 Duration = Annotated[float, BeforeValidator(parse_duration), Accepts(DURATION_FORM)]
 Listen = Annotated[Address, BeforeValidator(parse_address), Accepts(ADDRESS_FORM)]
-Watermark = Annotated[
-    float | int,
-    BeforeValidator(_watermark),
-    Accepts(WATERMARK_FORM),
-]
+Watermark = Annotated[float | int, BeforeValidator(_watermark), Accepts(WATERMARK_FORM)]
+HeldMemory = Annotated[float | int, BeforeValidator(lambda value: _watermark(value, HELD_FORM)), Accepts(HELD_FORM)]
 File = Annotated[
     Path,
     Field(strict=False),
@@ -279,14 +277,14 @@ class LimitsSection(Section):
         ge=0,
         description="The number of queues in a virtual host without a limit of its own; 0 means no limit.",
     )
-    held_memory_per_user: Watermark = Field(
-        default=0.2,
+    held_memory_per_user: HeldMemory = Field(
+        default=0.5,
         description="The memory that the clients of one user may hold in open transactions, unacknowledged deliveries, "
         "incomplete messages and subscriptions. At the limit its channels get no further deliveries, and growth is "
         "refused with 506 RESOURCE_ERROR.",
     )
-    held_memory_per_vhost: Watermark = Field(
-        default=0.3, description="The memory that all clients of one virtual host may hold in the same way."
+    held_memory_per_vhost: HeldMemory = Field(
+        default=0.75, description="The memory that all clients of one virtual host may hold in the same way."
     )
     termini_per_user: int = Field(
         default=10_000,
@@ -375,8 +373,9 @@ class MemorySection(Section):
 
     grace_seconds: Duration = Field(
         default=30.0,
-        description="The time for which a channel may hold much memory (unacknowledged deliveries, an open "
-        "transaction) while publishers are blocked for lack of it. Then the channel is closed; 0 means never.",
+        description="The time for which the channels of a user may hold much memory (unacknowledged deliveries, open "
+        "transactions, incomplete messages) while publishers are blocked for lack of it. Then the heaviest channels "
+        "are closed; 0 means never.",
     )
 
     def high_watermark_bytes(self, total: int) -> int:

@@ -23,7 +23,7 @@ from escrowmq.server.intake import Intake
 from escrowmq.server.parkings import Parkings
 from escrowmq.server.pressure import Pressure
 from escrowmq.server.relief import Relief
-from escrowmq.server.resources import Alarms, give_back_memory, memory_bytes
+from escrowmq.server.resources import Alarms, give_back_memory
 from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
@@ -118,8 +118,8 @@ class Runtime:
         self.broker.coordinator.limit(user_limits(limits))
         self.broker.termini.limits = terminus_limits(limits)
         self.broker.access.defaults = default_limits(limits)
-        self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, memory_bytes())
-        self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, memory_bytes())
+        self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, alarms.memory_limit)
+        self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, alarms.memory_limit)
         self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version, rocketmq)
         self._mechanisms = mechanisms
         self.alarms = alarms

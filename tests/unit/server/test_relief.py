@@ -133,7 +133,7 @@ def test_one_that_acknowledges_only_a_little_is_not() -> None:
     fails_channel(slow, 1, codes.RESOURCE_ERROR, "held about 4")
 
 
-def test_the_one_that_holds_most_comes_first_and_small_holders_never() -> None:
+def test_the_one_that_holds_most_comes_first_and_a_user_that_holds_little_never() -> None:
     shortage = Shortage()
     clients = shortage.open_transactions(9, 20, 30)
     shortage.rounds(31)
@@ -142,6 +142,51 @@ def test_the_one_that_holds_most_comes_first_and_small_holders_never() -> None:
     assert told(clients) == [False, True, True]
     shortage.rounds(100)
     assert told(clients) == [False, True, True]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_many_small_holders_of_one_user_are_relieved_until_they_hold_little_together() -> None:
+    shortage = Shortage()
+    clients = shortage.open_transactions(*[9] * 29)  # 4.5 % of the limit each, 130 % together
+    shortage.rounds(30)
+    assert sum(told(clients)) == 0
+    shortage.rounds(1)
+    assert sum(told(clients)) == 2  # more than 5 %
+    shortage.rounds(30)
+    assert sum(told(clients)) == 28
+    assert shortage.server.broker.holdings.of_user("guest") < LIMIT / 20
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_user_and_then_the_connection_that_hold_most_come_first() -> None:
+    shortage = Shortage()
+    shortage.server.broker.access.add_user("other", "")
+    shortage.server.broker.access.set_permission("other", "/", "", ".*", "")
+    (single,) = shortage.open_transactions(15)
+    mine, many = SimClient(shortage.server, user="other"), SimClient(shortage.server, user="other")
+    for client, count, size in ((mine, 1, 11), (many, 4, 8)):
+        for number in range(1, count + 1):
+            client.open_channel(number, mode="tx")
+            client.publish(number, "q", *[BODY] * size)
+    shortage.rounds(31)
+    assert told([single, mine, many]) == [False, False, True]
+    shortage.rounds(3)
+    assert told([single, mine, many]) == [True, True, True]
+
+
+def test_a_holder_counts_only_what_it_has_held_for_the_time_of_grace() -> None:
+    """A consumer that has one delivery for long, and works on others, holds only the one."""
+    shortage = Shortage()
+    busy = shortage.open(prefetch=21)
+    busy.send(1, spec.BasicConsume("q", "t"))
+    shortage.client.publish(1, "q", BODY)
+    for _ in range(20):
+        shortage.client.publish(1, "q", *[BODY] * 20)
+        tags = [cast("spec.BasicDeliver", message.method).delivery_tag for message in busy.deliveries()]
+        shortage.rounds(5)
+        busy.send(1, *[spec.BasicAck(tag) for tag in tags if tag != 1])
+    busy.inbox.clear()
+    assert busy.count(1, "q") == 0
 
 
 @pytest.mark.parametrize("grace_ms", [0, GRACE_MS])

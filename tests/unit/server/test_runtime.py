@@ -169,3 +169,14 @@ def test_every_client_is_asked_to_leave_also_one_that_is_not_read() -> None:
         await scene.bench.close()
 
     on_loop(test)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_memory_that_clients_may_hold_is_a_share_of_the_watermark() -> None:
+    async def test() -> None:
+        scene = Scene()
+        holdings, limit = scene.runtime.broker.holdings, scene.runtime.alarms.memory_limit
+        assert (holdings.user_limit, holdings.vhost_limit) == (limit // 2, limit * 3 // 4)
+        await scene.bench.close()
+
+    on_loop(test)

@@ -76,6 +76,11 @@ class DeliveryOwner(Protocol):
     """The terminus of the deliveries (also `core.ports.Acquirer`)."""
 
     @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the client's container."""
+        ...
+
+    @property
     def keeps(self) -> bool:
         """Whether the log keeps the deliveries over a restart."""
         ...
@@ -152,6 +157,11 @@ class Acquisitions:
     def full(self) -> bool:
         """Whether there are deliveries, and the user or the virtual host holds as much as it may."""
         return self.holding is not None and self.holding.share > 0 and self.holding.full
+
+    @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the client's container (`server.relief.MemoryOwner`); empty after its end."""
+        return self._acquirer.owner if self._acquirer is not None else ("", "")
 
     @property
     def next_tag(self) -> int:

@@ -227,6 +227,11 @@ class Terminus:
                 record = encode_given_back(self.number, queue.ident, ranges_of(positions))
                 self._engine.log.append(Kind.GIVEN_BACK, record)
 
+    @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the client's container."""
+        return self.user, self.key.container
+
     def relieve(self, text: str) -> None:
         """Free the memory of the deliveries, because memory is short."""
         if self.termini is not None:

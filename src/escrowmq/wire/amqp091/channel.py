@@ -388,6 +388,11 @@ class Channel:
     # -- memory
 
     @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the connection (`server.relief.MemoryOwner`)."""
+        return self._user, self.connection
+
+    @property
     def next_tag(self) -> int:
         """The tag of the next delivery."""
         return self.unsettled.next_tag

@@ -206,6 +206,11 @@ class LocalTransaction:
     # -- memory, which can be taken back (`server.relief.MemoryOwner`)
 
     @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the client's container."""
+        return self._connection.user, self._connection.container
+
+    @property
     def next_tag(self) -> int:
         """0: no part of the work is taken back alone."""
         return 0
