@@ -161,7 +161,7 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
 @pytest.mark.parametrize(
     ("args", "refusal"),
     [
-        (("user", "delete", "bob"), "no such user 'bob'"),
+        (("user", "delete", "bob"), "no such user 'bob'; `escrowmq user list` shows those that exist"),
         (("user", "add", "guest", "--password", "x"), "user 'guest' already exists"),
         (("user", "password", "bob", "--password", "x"), "no such user 'bob'"),
         (("vhost", "add", "/"), "vhost '/' already exists"),
@@ -171,7 +171,7 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
             ("permission", "set", "guest", "/", "--configure", "", "--write", "", "--read", "("),
             "invalid regular expression '('",
         ),
-        (("vhost", "delete", "w"), "no such vhost 'w'"),
+        (("vhost", "delete", "w"), "no such vhost 'w'; `escrowmq vhost list` shows those that exist"),
         (("vhost", "delete", "/"), "Delete vhost '/' with everything in it? [y/N]: \nescrowmq: aborted"),
         (("permission", "list", "--user", "nobody"), "no such user 'nobody'"),
         (("permission", "list", "--vhost", "w"), "no such vhost 'w'"),

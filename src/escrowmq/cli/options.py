@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -26,6 +26,13 @@ data_dir_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+_HINTS: Final = {
+    "no such user '": "; `escrowmq user list` shows those that exist",
+    "no such vhost '": "; `escrowmq vhost list` shows those that exist",
+}
+"""Advice by the beginning of a refusal. The core does not give it, because clients get the same refusals."""
+
+
 def age(context: click.Context, parameter: click.Parameter, value: str) -> float:
     """Return an option's duration, such as 90, 90s or 1h, in seconds; to be used as `callback`."""
     try:
@@ -42,7 +49,9 @@ def asks(command: F) -> F:
         try:
             return command(*args, **kwargs)
         except AdminError as error:
-            raise click.ClickException(str(error)) from error
+            text = str(error)
+            hint = next((hint for beginning, hint in _HINTS.items() if text.startswith(beginning)), "")
+            raise click.ClickException(text + hint) from error
 
     return wrapper  # type: ignore[return-value]  # the same signature
 

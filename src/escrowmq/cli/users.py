@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from escrowmq.admin.socket.client import ask
+from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.options import F, asks, data_dir_option, json_option, names, show
 from escrowmq.cli.subcommands import CommandGroup
 
@@ -107,7 +107,7 @@ def change_password(data_dir: Path, name: str, password: str | None, password_st
 
     def check() -> None:
         if name not in names(data_dir, "user.list"):
-            raise click.ClickException(f"no such user '{name}'")
+            raise AdminError(f"no such user '{name}'")
 
     secret = _password(password, stdin=password_stdin, none=no_password, check=check)
     ask(data_dir, "user.password", name=name, password=secret)

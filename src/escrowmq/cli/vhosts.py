@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from escrowmq.admin.socket.client import ask
+from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, names, show
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
@@ -55,7 +55,7 @@ def delete_vhost(data_dir: Path, name: str, force: bool, yes: bool) -> None:
     """
     if not yes:
         if name not in names(data_dir, "vhost.list"):
-            raise click.ClickException(f"no such vhost '{name}'")
+            raise AdminError(f"no such vhost '{name}'")
         if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
             raise click.ClickException("aborted")
     ask(data_dir, "vhost.delete", name=name, force=force)
