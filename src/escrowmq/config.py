@@ -265,7 +265,7 @@ class LimitsSection(Section):
         default=0, ge=0, description="The number of connections of a user without a limit of its own; 0 means no limit."
     )
     channels_per_user: int = Field(
-        default=0, ge=0, description="The number of channels of a user without a limit of its own; 0 means no limit."
+        default=100_000, ge=0, description="The channels of a user without a limit of its own; 0 means no limit."
     )
     connections_per_vhost: int = Field(
         default=0,
@@ -273,7 +273,7 @@ class LimitsSection(Section):
         description="The number of connections to a virtual host without a limit of its own; 0 means no limit.",
     )
     queues_per_vhost: int = Field(
-        default=0,
+        default=200_000,
         ge=0,
         description="The number of queues in a virtual host without a limit of its own; 0 means no limit.",
     )

@@ -15,7 +15,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import Pause
 from escrowmq.server.faults import AT_ONCE
-from escrowmq.server.runtime import endpoint_limits, terminus_limits
+from escrowmq.server.runtime import default_limits, endpoint_limits, terminus_limits
 from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
@@ -180,3 +180,11 @@ def test_the_memory_that_clients_may_hold_is_a_share_of_the_watermark() -> None:
         await scene.bench.close()
 
     on_loop(test)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_channels_of_users_and_queues_of_virtual_hosts_have_limits_by_default() -> None:
+    limits = default_limits(LimitsSection())
+    assert (limits.channels_of_user, limits.queues_of_vhost) == (100_000, 200_000)
+    boundless = default_limits(LimitsSection(channels_per_user=0, queues_per_vhost=0))
+    assert (boundless.channels_of_user, boundless.queues_of_vhost) == (None, None)
