@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import TABLE, Need, Object, Operation, Right
+from escrowmq.core.budget import Budget
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 REMEMBERED: Final = 100
-"""Number of exchanges for which a door caches that the user may publish to them."""
+"""Number of exchanges for which a door caches that the user may publish to them, and of keys on restricted ways."""
 _OWNED: Final = frozenset((Object.BRANCH, Object.PROGRESS, Object.RESERVATION, Object.HALF))
 _PATTERNS: Final[dict[Right, NameRight]] = {
     Right.CONFIGURE: "configure",
@@ -35,12 +36,19 @@ class Door:
     it.
     """
 
-    __slots__ = ("_access", "_publishes_to", "_version", "_vhost", "user")
+    __slots__ = ("_access", "_passed", "_publishes_to", "_requests", "_version", "_vhost", "_ways", "_ways_of", "user")
 
-    def __init__(self, access: Access, user: str, vhost: VirtualHost[Any]) -> None:
+    def __init__(self, access: Access, user: str, vhost: VirtualHost[Any], requests: Budget | None = None) -> None:
+        """`requests` is charged with the walks over exchanges that a check needs."""
         self._access = access
         self._vhost = vhost
+        self._requests = requests if requests is not None else Budget()
         self._version = -1
+        # Since the versions in `_ways_of`: by exchange, the topic exchanges with restricted keys to which messages may
+        # get from there; and pairs of an exchange and a key that is allowed on its whole way.
+        self._ways: dict[str, frozenset[str]] = {}
+        self._passed: dict[tuple[str, str], None] = {}
+        self._ways_of = (-1, -1)
         self._publishes_to: dict[str, None] = {}  # exchanges whose keys are not restricted, since `_version`
         self.user = user
 
@@ -75,10 +83,45 @@ class Door:
             self._publishes_to[exchange] = None
 
     def _check_way(self, exchange: str, keys: Sequence[str]) -> None:
-        if exchange in self._vhost.exchanges:
-            for passed in self._vhost.reached(exchange, keys):
+        """Check the keys on the way of a message. The way of each key is walked only if some way from this exchange
+        leads to a topic exchange on which the user's keys are restricted.
+        """
+        versions = self._access.version, self._vhost.topology
+        if self._ways_of != versions:
+            self._ways_of = versions
+            self._ways.clear()
+            self._passed.clear()
+        if exchange not in self._vhost.exchanges:
+            return
+        restricted = self._ways.get(exchange)
+        if restricted is None:
+            restricted = self._restricted_from(exchange)
+        if not restricted or (len(keys) == 1 and (exchange, keys[0]) in self._passed):
+            return
+        reached = self._vhost.reached(exchange, keys)
+        self._requests.left -= self._vhost.take_cost()
+        for passed in reached:
+            if passed.name in restricted:
                 for key in keys:
                     self._check_key(passed.name, key, "write")
+        if len(keys) == 1:
+            if len(self._passed) >= REMEMBERED:
+                self._passed.clear()
+            self._passed[exchange, keys[0]] = None
+
+    def _restricted_from(self, exchange: str) -> frozenset[str]:
+        """Return the topic exchanges with restricted keys to which messages may get from `exchange`, and cache them."""
+        reachable = self._vhost.reachable(exchange)
+        self._requests.left -= self._vhost.take_cost()
+        restricted = frozenset(
+            each.name
+            for each in reachable
+            if each.kind == "topic" and self._access.restricted(self.user, self._vhost.name, each.name)
+        )
+        if len(self._ways) >= REMEMBERED:
+            self._ways.clear()
+        self._ways[exchange] = restricted
+        return restricted
 
     def allows(self, operation: Operation, **objects: str | Owned | None) -> bool:
         """Return whether `check` would pass."""

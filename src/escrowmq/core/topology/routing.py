@@ -18,7 +18,8 @@ _name = attrgetter("name")
 class Router(Generic[Q]):
     """Routes through `exchanges`, which belong to a virtual host that reports its changes here.
 
-    `version` changes whenever a route may have changed, so a caller can cache a route beside it.
+    `version` changes whenever a route may have changed, so a caller can cache a route beside it. `topology` changes
+    whenever exchanges or bindings do.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Router(Generic[Q]):
         "_routes",
         "_steps",
         "_vhost",
+        "topology",
         "version",
     )
 
@@ -54,6 +56,7 @@ class Router(Generic[Q]):
         self._needing: dict[str, tuple[bool, bool]] = {}
         self._default_is_alternate = False
         self.version = 0
+        self.topology = 0
         self._steps = 0  # not yet charged
 
     def route(
@@ -106,6 +109,24 @@ class Router(Generic[Q]):
             reached += [target for target in matched if isinstance(target, Exchange)]
         return reached
 
+    def reachable(self, exchange: str) -> list[Exchange[Q]]:
+        """Return the exchanges that a message with any routing key may pass, the first one included. Raises
+        NOT_FOUND.
+        """
+        reachable = [self._exchange(exchange)]
+        seen = {*reachable}
+        for each in reachable:  # grows during the loop, as in `_resolve`
+            found = {*each.following}
+            alternate = self._alternate(each)
+            if alternate is not None:
+                found.add(alternate)
+            self._steps += 1 + len(found)
+            found -= seen
+            found.difference_update(self._gone)
+            seen |= found
+            reachable += found
+        return reachable
+
     def needs_headers(self, exchange: str) -> bool:
         """Return whether routing through `exchange` currently depends on headers. Raises NOT_FOUND."""
         return self._needs(exchange)[0]
@@ -121,18 +142,7 @@ class Router(Generic[Q]):
         """
         known = self._needing.get(exchange)
         if known is None:
-            reachable = [self._exchange(exchange)]
-            seen = {*reachable}
-            for each in reachable:
-                found = {*each.following}
-                alternate = self._alternate(each)
-                if alternate is not None:
-                    found.add(alternate)
-                self._steps += 1 + len(found)
-                found -= seen
-                found.difference_update(self._gone)
-                seen |= found
-                reachable += found
+            reachable = self.reachable(exchange)
             by_headers = any(each.needs_headers for each in reachable)
             known = self._needing[exchange] = by_headers, any(each.filtering for each in reachable)
         return known
@@ -144,6 +154,7 @@ class Router(Generic[Q]):
         self._needing.clear()
         self._cached = 0
         self.version += 1
+        self.topology += 1
 
     def exchange_added(self, exchange: Exchange[Q]) -> None:
         """Like `changed`, for a new exchange."""

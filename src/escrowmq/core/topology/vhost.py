@@ -86,6 +86,15 @@ class VirtualHost(Generic[Q]):
         """A number that changes whenever a route may have changed."""
         return self._router.version
 
+    @property
+    def topology(self) -> int:
+        """A number that changes whenever exchanges or bindings do, but not with queues that have no bindings."""
+        return self._router.topology
+
+    def reachable(self, exchange: str) -> list[Exchange[Q]]:
+        """Return the exchanges that a message with any routing key may pass; see `Router.reachable`."""
+        return self._router.reachable(exchange)
+
     def reached(self, exchange: str, routing_keys: Sequence[str]) -> list[Exchange[Q]]:
         """Return the exchanges that a message passes; see `Router.reached`."""
         return self._router.reached(exchange, routing_keys)

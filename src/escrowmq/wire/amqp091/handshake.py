@@ -143,7 +143,9 @@ def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
     """Enter the virtual host that the client names."""
     try:
         connection.vhost = connection.login.enter(method.virtual_host)
-        connection.door = Door(connection.broker.access, connection.user, connection.vhost)
+        connection.door = Door(
+            connection.broker.access, connection.user, connection.vhost, connection.broker.engine.requests
+        )
     except BrokerError as error:
         raise SyntaxFault(codes.NOT_ALLOWED, error.text) from None
     connection.state = State.RUNNING

@@ -188,7 +188,9 @@ def _enter(connection: Connection, opened: Open) -> AmqpFault | None:
         connection.vhost = connection.login.enter(_vhost_of(connection, opened.hostname or ""))
     except BrokerError as error:
         return connection_fault(NOT_ALLOWED, error.text)
-    connection.door = Door(connection.broker.access, connection.login.user, connection.vhost)
+    connection.door = Door(
+        connection.broker.access, connection.login.user, connection.vhost, connection.broker.engine.requests
+    )
     claims, vhost, container = connection.broker.claims, connection.vhost.name, opened.container_id
     if SOLE in opened.desired_capabilities and not claims.take(vhost, container, connection.owner):
         fault = connection_fault(INVALID_FIELD, f"another connection has the container id '{container}'")

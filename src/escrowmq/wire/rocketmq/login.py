@@ -62,7 +62,7 @@ class RocketmqLogin:
         broker.access.check_vhost(user, name)
         self._host.check_room(self._endpoint, user, name)
         self.vhost = broker.directory.vhost(name)
-        self.door = Door(broker.access, user, self.vhost)
+        self.door = Door(broker.access, user, self.vhost, broker.engine.requests)
         self.user = user
         self._host.login_judged(self._endpoint, "", Verdict(user))
         self._host.admitted(self._endpoint, user, name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.door import Door
 from escrowmq.core.access.owned import Concerns
 from escrowmq.core.access.table import TABLE, Operation
+from escrowmq.core.budget import STEPS, TURN, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
@@ -129,6 +132,71 @@ def test_restricted_keys_are_checked_each_time() -> None:
     made.check_publish("topic", ("a",))
     with pytest.raises(BrokerError):
         made.check_publish("topic", ("a", "b"))
+
+
+def restricted(count: int, kind: str, *, leads_to_topic: bool) -> tuple[Door, VirtualHost[Queue], Access, Budget]:
+    """Return a door for a user that may publish only the key `a` to the exchange `topic`, and `count` exchanges that
+    are all bound to each other. The last one may lead to `topic`.
+    """
+    access, budget = Access(), Budget()
+    access.add_vhost("/")
+    access.add_user("u", "")
+    access.set_permission("u", "/", "", ".*", "")
+    access.set_topic_permission("u", "/", "topic", "^a$", "")
+    vhost: VirtualHost[Queue] = VirtualHost("/")
+    vhost.declare_exchange("topic", "topic")
+    for i in range(count):
+        vhost.declare_exchange(f"e{i}", kind)
+    for one, other in itertools.product(range(count), repeat=2):
+        vhost.bind_exchange(f"e{one}", f"e{other}", "#")
+    if leads_to_topic:
+        vhost.bind_exchange(f"e{count - 1}", "topic", "#")
+    return Door(access, "u", vhost, budget), vhost, access, budget
+
+
+@pytest.mark.rule("FAIR-1")
+def test_ways_that_restrict_no_key_are_walked_once_and_charged() -> None:
+    made, _, _, budget = restricted(30, "topic", leads_to_topic=False)
+    for i in range(100):
+        made.check_publish("e0", (f"key {i}",))
+    assert 30 * 30 <= (TURN - budget.left) * STEPS < 2 * 30 * 30
+
+
+@pytest.mark.rule("FAIR-1", "SEC-3")
+def test_ways_that_restrict_keys_are_walked_once_for_each_key_and_charged() -> None:
+    made, _, _, budget = restricted(30, "fanout", leads_to_topic=True)
+    for _ in range(100):
+        made.check_publish("e0", ("a",))
+    assert (TURN - budget.left) * STEPS < 3 * 30 * 30
+    before = budget.left
+    for i in range(10):
+        with pytest.raises(BrokerError, match="access to topic"):
+            made.check_publish("e0", (f"key {i}",))
+    assert (before - budget.left) * STEPS >= 9 * 30 * 30
+
+
+@pytest.mark.rule("SEC-3")
+def test_a_verdict_on_a_way_ends_with_a_change_of_bindings_exchanges_or_permissions() -> None:
+    made, vhost, access, _ = restricted(2, "fanout", leads_to_topic=False)
+
+    def publishes(key: str) -> bool:
+        try:
+            made.check_publish("e0", (key,))
+        except BrokerError:
+            return False
+        return True
+
+    assert publishes("b")
+    vhost.bind_exchange("e1", "topic", "")
+    assert (publishes("b"), publishes("a")) == (False, True)
+    access.set_topic_permission("u", "/", "topic", "^b$", "")
+    assert (publishes("b"), publishes("a")) == (True, False)
+    vhost.delete_exchange("topic")
+    assert publishes("a")
+    vhost.declare_exchange("topic", "topic")
+    vhost.declare_exchange("other", "direct", arguments={"alternate-exchange": "topic"})
+    vhost.bind_exchange("e0", "other", "")
+    assert (publishes("b"), publishes("a")) == (True, False)
 
 
 @pytest.mark.rule("SEC-1")
