@@ -33,7 +33,7 @@ from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
-from escrowmq.server.start import first_start
+from escrowmq.server.start import first_start, warn_of_missing_user
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sniff import AMQP_FAMILY, ROCKETMQ_FAMILY
@@ -115,6 +115,8 @@ class Server:
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
         self._scram.warn()
+        if self._config.rocketmq.enabled:
+            warn_of_missing_user(self._runtime.broker, "rocketmq.anonymous_user", self._config.rocketmq.anonymous_user)
         await self._turns.synced()
         try:
             await self._open_admin()

@@ -123,3 +123,12 @@ def first_start(broker: Broker, security: SecuritySection, passwords: Passwords)
     )
     broker.directory.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
     _log.info("first start: created vhost %r and user %r", vhost, user)
+
+
+def warn_of_missing_user(broker: Broker, setting: str, user: str) -> None:
+    """Warn if a setting names a user that does not exist: clients without credentials are then refused."""
+    if user and user not in broker.access.users:
+        _server_log.warning(
+            "%s is '%s', but no such user exists, so clients without credentials are refused: see `escrowmq user add`",
+            *(setting, user),
+        )

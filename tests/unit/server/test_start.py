@@ -21,9 +21,18 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.passwords import Passwords
-from escrowmq.server.start import advice, first_start, half_options, limit_groups, make_private, recover
+from escrowmq.server.start import (
+    advice,
+    first_start,
+    half_options,
+    limit_groups,
+    make_private,
+    recover,
+    warn_of_missing_user,
+)
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
+from tests.harness.server import SimServer
 
 
 def opened(storage: MemoryStorage) -> tuple[Journal, Broker]:
@@ -142,3 +151,11 @@ def test_a_data_directory_that_cannot_be_created_is_named(tmp_path: Path) -> Non
     wanted = tmp_path / "file" / "data"
     with pytest.raises(OSError, match=f"cannot create the data directory {wanted}: Not a directory"):
         make_private(wanted)
+
+
+def test_a_setting_that_names_a_missing_user_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    broker = SimServer(MemoryStorage(random.Random(1))).broker
+    for user in ("", "guest", "bob"):
+        warn_of_missing_user(broker, "rocketmq.anonymous_user", user)
+    (line,) = caplog.messages
+    assert line.startswith("rocketmq.anonymous_user is 'bob', but no such user exists")
