@@ -3,7 +3,8 @@
 python bench/instructions.py [CHECKOUT ...] [--only "transient, acked"]
 
 A load of `hot_path.py` is run twice in each checkout, with few and with many messages. The difference, divided by the
-difference of the numbers, is free of the costs of the start. The default loads need about 40 minutes for each checkout.
+difference of the numbers, is free of the costs of the start. A large copy counts as one instruction for each octet,
+though it takes much less time. The default loads need about 40 minutes for each checkout.
 """
 
 from __future__ import annotations
