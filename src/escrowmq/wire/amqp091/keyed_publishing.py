@@ -52,9 +52,8 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
     if end - at < _LEAST or not buf.startswith(_PUBLISH, at + 7) or not buf[at + _EXCHANGE_AT]:
         return at
     shape, middle, known = reader.shape, channel.body_start, reader.forms.addresses
-    startswith, unpack = buf.startswith, _FRAME_SIZE.unpack_from
+    startswith, unpack, last_header = buf.startswith, _FRAME_SIZE.unpack_from, end - _LEAST_CONTENT
     most, last, last_stop = min(reader.most_body, LARGE - 1), end - _LEAST, end - _AROUND_BODY - 2
-    last_header = end - _LEAST_CONTENT
     version, allowed = channel.vhost.version, channel.broker.access.version
     canonical = channel.number == CHANNEL
     previous: Address | None = None
@@ -71,6 +70,7 @@ def read_keyed(reader: PublishReader, channel: Channel, buf: bytes, at: int, end
         address = known.get(buf[at:header])
         if address is None or address.version != version or address.allowed != allowed:
             address = _find(reader, channel, buf, at, header)
+            last = last if channel.broker.engine.requests.left > 0 else at  # this publish ends the turn
         if address is None or not address.keyed:
             break
         repeats = repeats + 1 if address is previous else 0

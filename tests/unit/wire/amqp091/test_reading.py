@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from escrowmq.core.budget import METHOD, SHARE, TURN
+from escrowmq.core.budget import METHOD, SHARE, STEPS, TURN
 from escrowmq.core.queues.queue import Queue
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import (
@@ -333,6 +333,26 @@ def test_publishes_to_many_queues_are_counted_by_queue() -> None:
     assert 0 < named(made, "q0").ready < 500
     made.end_turn()
     assert [named(made, f"q{i}").ready for i in range(100)] == [2000] * 100
+
+
+@pytest.mark.rule("FAIR-1")
+def test_walks_for_topic_permissions_are_counted() -> None:
+    made, client = pair()
+    queue(client, "q")
+    vhost, access = made.broker.directory.vhost("/"), made.broker.access
+    for i in range(30):
+        vhost.declare_exchange(f"e{i}", "fanout")
+    for i in range(900):
+        vhost.bind_exchange(f"e{i // 30}", f"e{i % 30}", "")
+    vhost.bind_exchange("e0", "amq.topic", "")
+    vhost.bind_queue("amq.topic", "q", "#")
+    access.set_topic_permission("guest", "/", "amq.topic", "^key", ".*")
+    messages = [publish_frames(1, spec.BasicPublish("e0", f"key {i}"), PERSISTENT, b"x") for i in range(100)]
+    made.receive(client.port, b"".join(messages))
+    # Each new key takes two walks over 900 bindings: one for the permissions, one for the queues.
+    assert 0 < named(made, "q").ready <= TURN * STEPS // 1800 + 1
+    made.end_turn()
+    assert named(made, "q").ready == 100
 
 
 def with_many_queues() -> tuple[Server, SimClient]:
