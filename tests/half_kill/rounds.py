@@ -133,7 +133,7 @@ def _let_the_checker_decide(broker: BrokerProcess, shops: list[Shop]) -> None:
 
 
 def _undecided(broker: BrokerProcess) -> int:
-    command = [sys.executable, "-m", "escrowmq", "half", "list", "--all", "--json", "--data-dir", str(broker.data_dir)]
+    command = [sys.executable, "-m", "escrowmq", "half", "list", "--json", "--data-dir", str(broker.data_dir)]
     states = ("--state", "pending", "--state", "parked")
     done = subprocess.run([*command, *states], check=True, capture_output=True, text=True, timeout=60)
     return len(json.loads(done.stdout))

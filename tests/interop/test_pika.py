@@ -222,7 +222,8 @@ def test_a_client_without_heartbeats_is_dropped(broker: BrokerProcess, name: str
 
 
 def test_publishers_are_blocked_while_memory_is_low(own_broker: Start, name: str) -> None:
-    broker = own_broker('[memory]\nhigh_watermark = "160MiB"\ngrace_seconds = 0\n')
+    settings = '[memory]\nhigh_watermark = "160MiB"\ngrace_seconds = 0\n[limits]\nheld_memory_per_user = 1.0\n'
+    broker = own_broker(settings + "held_memory_per_vhost = 1.0\n")  # or the consumer would be paused before the alarm
     with connect(broker) as publisher, connect(broker) as consumer:
         heard: list[str] = []
         publisher.add_on_connection_blocked_callback(lambda _, frame: heard.append(frame.method.reason))
