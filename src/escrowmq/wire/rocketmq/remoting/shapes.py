@@ -20,6 +20,7 @@ MOST_MISSES: Final = 8
 """Headers of one kind for which the pattern was wrong, after which it is not tried any more."""
 MOST_VALUES: Final = 64
 
+_MOST_OPAQUE: Final = (1 << 31) - 1
 _PLAIN: Final = r'([^"\\\x00\x03-\x1f]*)'
 """A value without escaped characters but U+0001 and U+0002, which are between properties. These are replaced first."""
 
@@ -94,6 +95,8 @@ def _read(kind: _Kind, header: bytes) -> Command | None:
         return None
     values = list(match.groups())
     opaque = int(values.pop(kind.opaque))
+    if opaque > _MOST_OPAQUE:
+        return None
     like = kind.command
     fields = dict(zip(kind.names, values, strict=False))
     return Command(like.code, fields, b"", opaque, like.flag, like.remark, like.language, like.version)
@@ -130,7 +133,7 @@ def _literal(value: object) -> str:
 
 def _pattern(name: str, value: object) -> str:
     if name == "opaque":
-        return "(0|[1-9][0-9]{0,8})"
+        return "(0|[1-9][0-9]{0,9})"
     if name != "extFields" or not isinstance(value, dict):
         return _literal(value)
     return r"\{" + ",".join([f'{_literal(key)}:"{_PLAIN}"' for key in value]) + r"\}"

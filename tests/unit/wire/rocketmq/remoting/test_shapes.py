@@ -62,10 +62,11 @@ def test_damaged_headers_are_read_as_by_the_decoder(at: int, noise: bytes, last:
     assert outcome(learned(last=last), data) == outcome(None, data)
 
 
-def test_the_decoder_is_not_called_for_headers_like_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opaque", [0, 99, 1 << 30, (1 << 31) - 1])
+def test_the_decoder_is_not_called_for_headers_like_earlier_ones(monkeypatch: pytest.MonkeyPatch, opaque: int) -> None:
     found = learned(last=False)
     monkeypatch.setattr(shapes, "decode", None)
-    data = frame(header({"a": "1\x012\x02", "b": "1"}, 99, last=False, ascii_only=True), b"body")
+    data = frame(header({"a": "1\x012\x02", "b": "1"}, opaque, last=False, ascii_only=True), b"body")
     command = found.decode(data)
     assert command == decode(data)
     assert (command.fields, command.body) == ({"a": "1\x012\x02", "b": "1"}, b"body")
