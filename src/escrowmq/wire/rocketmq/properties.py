@@ -90,6 +90,8 @@ SYSTEM: Final = frozenset(
 )
 """The names that are not the application's. Everything else is a user property."""
 
+_TELLING: Final = tuple(name.encode() for name in (TRANSACTION, MESSAGE_GROUP, *sorted(DELAYS)))
+
 DELAY_LEVELS_MS: Final = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -149,6 +151,14 @@ def kind_of(properties: Mapping[str, str]) -> str:
     if not DELAYS.isdisjoint(properties):
         return "delay"
     return "fifo" if MESSAGE_GROUP in properties else "normal"
+
+
+def kind_in(text: bytes) -> str:
+    """Return the type of a message with the properties in `text`, which are read only if they may tell it."""
+    for name in _TELLING:
+        if name in text:
+            return kind_of(parse(text))
+    return "normal"
 
 
 def delay_of(properties: Mapping[str, str]) -> tuple[str, int] | None:

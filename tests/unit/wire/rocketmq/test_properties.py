@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.wire.rocketmq.properties import applications, delay_of, kind_of, parse, render, value_of, whole
+from escrowmq.wire.rocketmq.properties import applications, delay_of, kind_in, kind_of, parse, render, value_of, whole
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1)
 
@@ -79,3 +79,9 @@ def test_other_texts_are_no_numbers(text: str | None) -> None:
 )
 def test_properties_tell_the_type_of_a_message(properties: dict[str, str], kind: str) -> None:
     assert kind_of(properties) == kind
+    assert kind_in(render(properties)) == kind
+
+
+@given(st.binary() | st.dictionaries(st.sampled_from(["TRAN_MSG", "DELAY", "__SHARDINGKEY", "x"]), NAMES).map(render))
+def test_the_type_is_found_without_reading_all_properties(text: bytes) -> None:
+    assert kind_in(text) == kind_of(parse(text))

@@ -186,16 +186,20 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
     stream = topic.streams[partition]
     runs: list[tuple[str, list[bytes]]] = []
     is_checked = topic.message_type not in {MIXED, UNSPECIFIED}
+    octets: bytes | None = None  # of the last tag
+    tag = ""
     for part in parts:
         if len(part.properties) > LONGEST_PROPERTIES:
             raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "the properties of a message in the batch are too long")
         if is_checked or _TRANSACTIONAL in part.properties:
-            kind = properties.kind_of(properties.parse(part.properties))
+            kind = properties.kind_in(part.properties)
             if kind == TRANSACTION:
                 raise RequestFault(ResultCode.MESSAGE_ILLEGAL, "a batch cannot have transactional messages")
             _check_type(topic, kind)
-        tag = properties.value_of(part.properties, properties.TAGS) or ""
-        _check_tag(tag)
+        before, octets = octets, properties.octets_of(part.properties, properties.TAGS)
+        if octets != before:
+            tag = properties.value_of(part.properties, properties.TAGS) or ""
+            _check_tag(tag)
         head = head_of(part.flag, 0, asked.born_ms, partition, 0, connection.born, len(part.properties))
         content = b"".join((head, part.properties, part.body))
         if runs and runs[-1][0] == tag:
