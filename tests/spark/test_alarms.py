@@ -31,7 +31,8 @@ def fed(spark: SparkSession, broker: BrokerProcess, folder: Path) -> Desk:
 def test_a_query_continues_when_the_alarm_ends(spark: SparkSession, tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         base = status(broker)["memory"]["resident_bytes"]
-    roomy = "[limits]\nheld_memory_per_user = '1GiB'\nheld_memory_per_vhost = '1GiB'\n"  # the holder and Spark are one user
+    # The holder and Spark are one user, and would meet the limits of held memory before the alarm.
+    roomy = "[limits]\nheld_memory_per_user = '1GiB'\nheld_memory_per_vhost = '1GiB'\n"
     with limited(tmp_path, f"[memory]\nhigh_watermark = {base + 60 * MIB}\ngrace_seconds = 0\n{roomy}") as broker:
         holder = Holder(broker)
         with fed(spark, broker, tmp_path) as desk:
