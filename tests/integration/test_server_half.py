@@ -35,12 +35,12 @@ def stored(folder: Path, *idents: str) -> list[str]:
     queue = broker.directory.declare_queue(broker.directory.vhost("/"), "q", Declaration(durable=True), Session("test"))
     envelope, content = envelope_of("orders", "k"), MessageContent(render({"KEYS": "order-7"}), b"body").pack()
     found = [
-        broker.half.store("/", "orders", ident, envelope, content, queue, group="shop", user="guest").transaction_id
+        broker.half.store("/", "orders", ident, envelope, content, queue, group="shop", user="guest").number
         for ident in idents
     ]
     write(journal)
     storage.close()
-    return found
+    return [half.transaction_id for number in found if (half := broker.half.at("/", number)) is not None]
 
 
 def write(journal: Journal) -> None:

@@ -229,12 +229,12 @@ def half_queue(scribe: Scribe) -> None:
     scribe.queue(HIDDEN_QUEUE, "amq.half")
 
 
-def store_half(scribe: Scribe, number: int) -> int:
-    """Store a half message. Returns the record's LSN."""
+def store_half(scribe: Scribe, *numbers: int) -> int:
+    """Store half messages together. Returns the record's LSN."""
     time = scribe.now_us // 1000
-    stored = HalfStored(HIDDEN_QUEUE, number, time, time + 6000, f"m{number}", ORIGIN)
-    published = scribe.published([(HIDDEN_QUEUE, number)])
-    return scribe.commit(published, (Kind.HALF_STORED, [encode_half_stored(stored)]), branch=0)
+    published = [scribe.published([(HIDDEN_QUEUE, number)]) for number in numbers]
+    stored = [HalfStored(HIDDEN_QUEUE, number, time, time + 6000, f"m{number}", ORIGIN) for number in numbers]
+    return scribe.commit(*published, *((Kind.HALF_STORED, [encode_half_stored(half)]) for half in stored), branch=0)
 
 
 def decided_half(scribe: Scribe, number: int, state: HalfState, *, forced: bool = False) -> Operation:
@@ -250,10 +250,10 @@ def commit_half(scribe: Scribe, number: int, position: int, *, forced: bool = Fa
     return scribe.commit(scribe.published([(1, position)]), removed, decided, branch=0)
 
 
-def roll_back_half(scribe: Scribe, number: int) -> int:
-    """Roll a half message back. Returns the record's LSN."""
-    removed = scribe.settled(HIDDEN_QUEUE, [number], Outcome.ROLLED_BACK)
-    return scribe.commit(removed, decided_half(scribe, number, HalfState.ROLLED_BACK), branch=0)
+def roll_back_half(scribe: Scribe, *numbers: int) -> int:
+    """Roll half messages back together. Returns the record's LSN."""
+    removed = scribe.settled(HIDDEN_QUEUE, numbers, Outcome.ROLLED_BACK)
+    return scribe.commit(removed, *(decided_half(scribe, each, HalfState.ROLLED_BACK) for each in numbers), branch=0)
 
 
 def many_half(scribe: Scribe, kind: Kind, number: int, limit: int = 2) -> int:
@@ -266,7 +266,9 @@ def good_half(scribe: Scribe) -> None:
     half_queue(scribe)
     for number in (1, 2, 3, 4, 5):
         store_half(scribe, number)
+    store_half(scribe, 6, 7)
     scribe.frame()
+    roll_back_half(scribe, 6, 7)
     commit_half(scribe, 1, 1)
     roll_back_half(scribe, 2)
     for _ in range(2):
@@ -321,8 +323,8 @@ def half_decided_late(scribe: Scribe) -> Expected:
 def half_never_stored(scribe: Scribe) -> Expected:
     """A half message is decided that does not exist."""
     good_half(scribe)
-    scribe.publish(HIDDEN_QUEUE, 6)
-    return Expected("HALF-12", "decided, but never stored", "half message 6", commit_half(scribe, 6, 4))
+    scribe.publish(HIDDEN_QUEUE, 8)
+    return Expected("HALF-12", "decided, but never stored", "half message 8", commit_half(scribe, 8, 4))
 
 
 def half_checked_too_often(scribe: Scribe) -> Expected:

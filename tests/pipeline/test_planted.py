@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from escrowmq.core.half.state import HalfState
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
@@ -28,7 +29,7 @@ from tests.pipeline.planted_groups import (
     settle_for_group,
     settled_for_group,
 )
-from tests.pipeline.planted_journals import WHOLE, good_half, good_links
+from tests.pipeline.planted_journals import HIDDEN_QUEUE, WHOLE, decided_half, good_half, good_links, store_half
 
 
 @pytest.mark.rule("PIPE-5")
@@ -52,6 +53,17 @@ def test_a_fault_of_the_whole_journal_is_found(plant: object, tmp_path: Path) ->
     with Scribe(tmp_path) as scribe:
         expected: Expected = plant(scribe)
     assert audited(tmp_path).wrong == [(expected.name, expected.subject, expected.lsn)]
+
+
+@pytest.mark.rule("PIPE-5")
+def test_a_record_of_several_rollbacks_that_delivers_is_found(tmp_path: Path) -> None:
+    with Scribe(tmp_path) as scribe:
+        good_half(scribe)
+        store_half(scribe, 8)
+        removed = scribe.settled(HIDDEN_QUEUE, [4, 8], Outcome.ROLLED_BACK)
+        decided = [decided_half(scribe, number, HalfState.ROLLED_BACK) for number in (4, 8)]
+        lsn = scribe.commit(scribe.published([(1, 4)]), removed, *decided, branch=0)
+    assert audited(tmp_path).wrong == [("against its decision", f"half message {number}", lsn) for number in (4, 8)]
 
 
 def test_good_journals_are_clean(tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ once if it was committed, and never if it was not. Whatever was answered must ho
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.half.deciding import HalfVerdict
 from escrowmq.core.half.message import HalfMessage
 from escrowmq.core.half.options import CheckOptions
-from escrowmq.core.half.state import HalfState
+from escrowmq.core.half.state import HalfInput, HalfState
+from escrowmq.core.half.storing import HalfArrival, Stored
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.journal.memory import MemoryStorage
 from tests.simulation.half_clients import CHECKS, Account, ProducerProcess, Request
@@ -33,6 +35,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "say unknown": 6,
     "forge": 3,
     "arrive": 90,
+    "arrive together": 20,
     "hear": 60,
     "answer": 30,
     "deafen": 8,
@@ -52,6 +55,8 @@ WEIGHTS: Final[dict[str, int]] = {
 }
 PRODUCERS: Final = 2
 ROUNDS: Final = 120
+_VERDICTS: Final = {"commit": HalfInput.COMMIT, "roll back": HalfInput.ROLL_BACK}
+"""The decisions that the broker may take together."""
 _OPTIONS: Final = CheckOptions(timeout_ms=100, interval_ms=100, checks=CHECKS)
 _ENVELOPE: Final = Envelope("", "q", durable=True)
 
@@ -183,6 +188,35 @@ class HalfWorld:
     def _arrive(self, step: Step) -> None:
         self._handle(self._producer(step))
 
+    def _arrive_together(self, step: Step) -> None:
+        """Handle all requests of a producer: those to store in one call, then commits and rollbacks in another one."""
+        producer = self._producer(step)
+        requests, producer.requests = producer.requests, deque()
+        half, queue = self.site.broker.half, self.site.vhost.queue("q")
+        stores = [request for request in requests if request.verb == "store"]
+        arrivals = [HalfArrival(request.ident, _ENVELOPE, request.ident.encode(), queue) for request in stores]
+        for request, result in zip(
+            stores, half.store_each("/", "t", arrivals, group="g", user="u", producer=producer), strict=True
+        ):
+            assert isinstance(result, Stored)
+            self._was_stored(producer, request, result)
+        ends = [request for request in requests if request.verb in _VERDICTS]
+        before = [half.at("/", request.number) for request in ends]
+        verdicts = [HalfVerdict(request.number, _VERDICTS[request.verb], request.ident) for request in ends]
+        results = half.decide_each("/", verdicts)
+        for i, request in enumerate(ends):
+            if request.number in {other.number for other in ends[:i]}:
+                before[i] = half.at("/", request.number)  # the state after the first of them
+            self._was_decided(producer, request, before[i], results[i])
+        producer.requests.extend(request for request in requests if request.verb == "unknown")
+        if len(requests) > 1:
+            self.count("arrived together")
+
+    def _was_stored(self, producer: ProducerProcess, request: Request, stored: Stored) -> None:
+        if not stored.repeated:
+            self._stored[stored.number] = stored.lsn
+        producer.tell(stored.lsn, request, "ok", stored.number)
+
     def _handle(self, producer: ProducerProcess) -> None:
         if not producer.requests:
             return
@@ -195,16 +229,22 @@ class HalfWorld:
                 user="u",
                 producer=producer,
             )
-            if not stored.repeated:
-                self._stored[stored.number] = stored.lsn
-            producer.tell(stored.lsn, request, "ok", stored.number)
+            self._was_stored(producer, request, stored)
             return
         before = half.at("/", request.number)
-        account = self.accounts.get(request.ident)
+        result: int | BrokerError
         try:
-            lsn = self._end(request)
+            result = self._end(request)
         except BrokerError as error:
-            self._refused(request, before, error)
+            result = error
+        self._was_decided(producer, request, before, result)
+
+    def _was_decided(
+        self, producer: ProducerProcess, request: Request, before: HalfMessage | None, result: int | BrokerError
+    ) -> None:
+        account = self.accounts.get(request.ident)
+        if isinstance(result, BrokerError):
+            self._refused(request, before, result)
             producer.tell(0, request, "refused")
             return
         if before is None:
@@ -218,7 +258,7 @@ class HalfWorld:
             account.requested.add(request.verb)
             if request.verb == "resume":
                 account.checks = 0
-        producer.tell(lsn, request, "ok", request.number)
+        producer.tell(result, request, "ok", request.number)
 
     def _end(self, request: Request) -> int:
         half, number, ident = self.site.broker.half, request.number, request.ident

@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.half import registry
+from escrowmq.core.half import deciding
 from escrowmq.core.half.changes import Deciding
 from escrowmq.core.half.checks import Checking
+from escrowmq.core.half.deciding import HalfDecisions, HalfVerdict
 from escrowmq.core.half.ledger import HalfLedger
 from escrowmq.core.half.message import HalfMessage
 from escrowmq.core.half.queue import HalfQueue
 from escrowmq.core.half.recovery import FoundHalf
 from escrowmq.core.half.registry import HalfMessages
 from escrowmq.core.half.state import HalfInput, HalfState, after
+from escrowmq.core.half.storing import Stored
 from escrowmq.core.messages.envelope import Envelope
 
 _decide = HalfMessages._decide
 _ask = Checking._ask
 _store = HalfMessages.store
+_take = HalfDecisions._take
 
 
 def answered_before_sync(self: HalfMessages, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
@@ -26,7 +29,7 @@ def answered_before_sync(self: HalfMessages, vhost: str, number: int, given: Hal
     return 0
 
 
-def stored_before_sync(self: HalfMessages, *arguments: Any, **options: Any) -> registry.Stored:
+def stored_before_sync(self: HalfMessages, *arguments: Any, **options: Any) -> Stored:
     return _store(self, *arguments, **options)._replace(lsn=0)
 
 
@@ -62,6 +65,14 @@ def committed_twice(self: HalfMessages, vhost: str, number: int, given: HalfInpu
     return _decide(self, vhost, number, given, message_id)
 
 
+def decisions_that_arrived_together_forgotten(
+    self: HalfDecisions, queue: HalfQueue, verdict: HalfVerdict, groups: Any, states: dict[int, HalfState]
+) -> None:
+    """Take a decision as if none for the same message had arrived with it."""
+    states.clear()
+    _take(self, queue, verdict, groups, states)
+
+
 def parked_messages_decided(state: HalfState, given: HalfInput, title: str) -> HalfState:
     if state is HalfState.PARKED and given is HalfInput.COMMIT:
         return HalfState.COMMITTED
@@ -95,7 +106,10 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "check not counted": {(Checking, "_ask"): not_counted},
     "late commit after a rollback delivered": {(HalfMessages, "_decide"): late_commit_delivered},
     "repeated commit delivered again": {(HalfMessages, "_decide"): committed_twice},
-    "late commit of a parked message accepted": {(registry, "after"): parked_messages_decided},
+    "contrary decisions that arrive together both taken": {
+        (HalfDecisions, "_take"): decisions_that_arrived_together_forgotten
+    },
+    "late commit of a parked message accepted": {(deciding, "after"): parked_messages_decided},
     "outcomes forgotten by recovery": {(FoundHalf, "decided"): outcomes_forgotten_by_recovery},
     "parking forgotten by recovery": {(FoundHalf, "parked"): parking_forgotten_by_recovery},
     "decision outside the record": {(Deciding, "operations"): nothing_recorded},

@@ -22,7 +22,7 @@ STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBE
 NEVER_MISSING = {
     *("commit", "roll back", "unknown", "resume", "force", "drop", "sent again", "checked", "check not taken"),
     *("refused: unknown", "refused: parked", "refused: rolled back", "refused: committed", "crashes", "messages"),
-    *("survived: pending", "survived: parked", "survived: committed", "survived: rolled back"),
+    *("arrived together", "survived: pending", "survived: parked", "survived: committed", "survived: rolled back"),
 }
 
 

@@ -37,6 +37,7 @@ HIDDEN: Final = "amq.half"
 """The name of the queues in which half messages wait."""
 _PARTS: Final = 1 << 16
 _OUTCOME_AT: Final = 4  # in a SETTLE record
+_STATE_AT: Final = 12  # in a HALF_DECIDED record
 
 
 class HalfStep(IntEnum):
@@ -57,7 +58,7 @@ class HalfStep(IntEnum):
 
 class _Decided(NamedTuple):
     """A decision: the new state, whether an operator made it, and the number of runs placed by the same record, -1 if
-    that is unknown.
+    that has commits, which place them.
     """
 
     state: int
@@ -129,7 +130,8 @@ def _in_commits(records: Records, operations: Operations) -> Iterator[_Row]:
     number = len(operations.commits.record)
     within = operations.commit[operations.of_kind(Kind.PUBLISH, Kind.PLACED)]
     placed = np.bincount(within[within >= 0], minlength=number)
-    several = np.bincount(operations.commit[decided], minlength=number) > 1
+    states = records.data[operations.at[decided] + _STATE_AT]
+    delivers = np.bincount(operations.commit[decided[states == HalfState.COMMITTED]], minlength=number) > 0
     settles = operations.of_kind(Kind.SETTLE)
     outcomes = records.data[operations.at[settles] + _OUTCOME_AT]
     left = settles[np.isin(outcomes, (Outcome.COMMITTED, Outcome.ROLLED_BACK))]
@@ -148,7 +150,7 @@ def _in_commits(records: Records, operations: Operations) -> Iterator[_Row]:
                         yield queue, position, HalfStep.REMOVED, *where, int(outcome)
             case _:
                 found, commit = decode_half_decided(payload), int(operations.commit[i])
-                runs = -1 if commit < 0 or several[commit] else int(placed[commit])
+                runs = -1 if commit < 0 or delivers[commit] else int(placed[commit])
                 value = _Decided(found.state, int(found.forced), runs).packed()
                 yield found.queue, found.number, HalfStep.DECIDED, *where, value
 

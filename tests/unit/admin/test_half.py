@@ -44,7 +44,9 @@ class Bench:
         stored = self.half.store("/", topic, ident, envelope, content, self.queue, group="shop", user="guest")
         self.server.end_turn()
         self.server.run_disk()
-        return stored.transaction_id
+        half = self.half.at("/", stored.number)
+        assert half is not None
+        return half.transaction_id
 
     def after(self, ms: int) -> None:
         self.server.now += ms

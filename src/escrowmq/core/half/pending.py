@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.queues.backlog import Backlog
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _BITS: Final = 10
 _SIZE: Final = 1 << _BITS
+
+
+def _key(position: int) -> int:
+    return position >> _BITS
 
 
 class PendingOrder:
@@ -57,13 +62,14 @@ class PendingOrder:
         backlog = self._backlogs.get(position >> _BITS)
         return None if backlog is None else next(backlog.within(position, 1), None)
 
-    def remove(self, position: int) -> None:
-        """Remove the message at `position`, which is there."""
-        backlog = self._backlogs[position >> _BITS]
-        backlog.take_out([position])
-        self._count -= 1
-        if not backlog.messages:
-            del self._backlogs[position >> _BITS]
+    def remove_each(self, positions: Sequence[int]) -> None:
+        """Remove the messages at `positions`, which are there."""
+        self._count -= len(positions)
+        for key, some in groupby(sorted(positions), _key):
+            backlog = self._backlogs[key]
+            backlog.take_out([*some])
+            if not backlog.messages:
+                del self._backlogs[key]
 
     # -- the interface of disciplines; no consumer takes anything from here
 

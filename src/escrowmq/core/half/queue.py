@@ -85,7 +85,8 @@ class HalfQueue(Queue):
         """Do nothing: the checks begin when all queues are recovered."""
 
     def stored(self, number: int, lsn: int) -> None:
-        """Note that a half message is on disk when the log is synced up to `lsn`."""
+        """Note that half messages from `number` on are on disk when the log is synced up to `lsn`."""
+        self.synced(number)
         self._unsynced.append((lsn, number))
 
     def synced(self, number: int) -> bool:
@@ -123,12 +124,13 @@ class HalfQueue(Queue):
             envelope, content, time = block.envelope, block.contents[0], block.time
         return Entry(number, content, Run(envelope, number, time, reference.lsn, reference.start))
 
-    def remove(self, number: int) -> None:
-        """Take out a half message that is decided."""
+    def remove_each(self, numbers: Sequence[int]) -> None:
+        """Take out half messages that are decided."""
         self.change()
-        self.waiting.remove(number)
-        if number in self._recent:
-            self._forget(number)
+        self.waiting.remove_each(numbers)
+        for number in numbers:
+            if number in self._recent:
+                self._forget(number)
 
     def retire(self) -> None:
         super().retire()

@@ -1,58 +1,40 @@
 """All half messages of the broker: storing and deciding them, and what operators do with them (HALF-1 to HALF-12).
 
-A half message is stored by one record and decided by one record. The record of a commit also places the message in its
-destination, so it is delivered exactly once; its answer waits until that record is on disk.
+A half message is stored by one record and decided by one record, which may do the same for others that arrive together
+with it. The record of a commit also places the message in its destination, so it is delivered exactly once; its answer
+waits until that record is on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from escrowmq.core.branches.decision import Decision
-from escrowmq.core.branches.xa_branch import PreparedRun
-from escrowmq.core.conditions import BrokerError, Condition, check_growth
-from escrowmq.core.half.changes import Deciding, Storing
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.half.checks import Checking
+from escrowmq.core.half.deciding import HalfDecisions, HalfVerdict, unknown
 from escrowmq.core.half.message import HalfMessage
-from escrowmq.core.half.options import ID_LENGTH, HalfOptions
+from escrowmq.core.half.options import HalfOptions
 from escrowmq.core.half.queue import NAME, HalfQueue
-from escrowmq.core.half.state import TABLE, HalfInput, HalfState, after
+from escrowmq.core.half.state import HalfInput, HalfState, after
 from escrowmq.core.half.state_records import CapturedHalf
-from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.records.half import HalfDecided, HalfResumed, HalfStored, OriginFields, encode_half_resumed
+from escrowmq.core.half.storing import HALF_BYTES, HalfArrival, HalfStorage, Stored
+from escrowmq.core.records.half import HalfResumed, encode_half_resumed
 from escrowmq.core.records.kinds import Kind
-from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
     from escrowmq.core.access.holdings import Holdings
     from escrowmq.core.engine import Engine
     from escrowmq.core.half.ledger import HalfLedger
+    from escrowmq.core.half.origin import HalfOrigin
     from escrowmq.core.half.producers import LiveProducer
-    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.topology.directory import Directory
     from escrowmq.core.topology.vhost import VirtualHost
 
-HALF_BYTES: Final = 256
-"""The estimated memory of an undecided half message, whose content is only in the log."""
 _NUMBER_DIGITS: Final = 16
-_FORGOTTEN: Final = 2
-"""Outcomes over the limit that are forgotten with each new one."""
-_BY_OPERATOR: Final = frozenset((HalfInput.FORCE_COMMIT, HalfInput.DROP))
-
-
-class Stored(NamedTuple):
-    """A half message that was stored, by this call or, if it is `repeated`, by an earlier one with the same id. The
-    answer waits until the log is synced up to `lsn`.
-    """
-
-    number: int
-    transaction_id: str
-    lsn: int
-    repeated: bool
 
 
 class HalfMessages:
@@ -64,6 +46,8 @@ class HalfMessages:
         self._holdings = holdings
         self._checks = Checking(engine, directory.access, HalfOptions())
         self._checks.queue_of = self.queue
+        self._storage = HalfStorage(engine, directory, holdings, self._checks, self.queue)
+        self._decisions = HalfDecisions(engine, self._checks, self.queue)
         self.producers = self._checks.producers
         directory.hidden[NAME] = self._make
 
@@ -105,64 +89,41 @@ class HalfMessages:
         producer: LiveProducer | None = None,
         immunity_ms: int = 0,
     ) -> Stored:
-        """Store a message that `queue` gets when it is committed. `message_id` is unique in the topic.
-
-        `group` is that of the producers which are asked about it; `producer` is preferred. `immunity_ms` is the least
-        time before the first check. Raises INVALID_ARGUMENT, and LIMIT_EXCEEDED if the user or the virtual host has too
-        many or too large half messages, or memory or disk space is scarce.
-        """
-        label = "" if producer is None else producer.label[:ID_LENGTH]
-        _check_names(message_id, group)
-        waiting_in = self._queue_for(vhost)
-        ledger = waiting_in.ledger
-        number = ledger.number(topic, message_id)
-        if number:
-            return Stored(number, ledger.transaction_id(vhost, number), self._engine.log.end_lsn, True)
-        self._check_room(waiting_in, user)
-        options, now = self.options.of(vhost, topic), self._engine.now
-        number, delay = waiting_in.next_position, max(options.timeout_ms, immunity_ms)
-        origin = ledger.origins.of(OriginFields(topic, group, user, label, queue.ident), queue)
-
-        def stored(stored: HalfStored) -> None:
-            if waiting_in.timetable.add(stored.number, delay):
-                self._checks.arm(waiting_in)
-
-        decision = Decision(self._engine)
-        decision.place(envelope.lasting(), [content], [waiting_in])
-        decision.record(
-            Storing(
-                waiting_in,
-                HalfStored(waiting_in.ident, number, now, now + delay, message_id, origin.key),
-                origin,
-                stored,
-            )
+        """Do `store_each` for one half message. Raises the error if it is refused."""
+        (found,) = self.store_each(
+            vhost,
+            topic,
+            [HalfArrival(message_id, envelope, content, queue)],
+            group=group,
+            user=user,
+            producer=producer,
+            immunity_ms=immunity_ms,
         )
-        lsn = decision.apply()
-        waiting_in.synced(number)
-        waiting_in.stored(number, lsn)
-        return Stored(number, ledger.transaction_id(vhost, number), lsn, False)
+        if isinstance(found, BrokerError):
+            raise found
+        return found
 
-    def _queue_for(self, vhost: str) -> HalfQueue:
-        queue = self.queue(vhost)
-        if queue is None:
-            made = self._directory.make_hidden_queue(self._directory.vhost(vhost), NAME, "half messages")
-            assert isinstance(made, HalfQueue)
-            return made
-        return queue
+    def store_each(
+        self,
+        vhost: str,
+        topic: str,
+        arrivals: Sequence[HalfArrival],
+        *,
+        group: str,
+        user: str,
+        producer: LiveProducer | None = None,
+        immunity_ms: int = 0,
+    ) -> list[Stored | BrokerError]:
+        """Store half messages of one topic in one record, and return the result of each. Their contents must fit into a
+        record together.
 
-    def _check_room(self, queue: HalfQueue, user: str) -> None:
-        check_growth(self._engine.scarcity, f"a half message in vhost '{queue.vhost}'")
-        undecided = queue.ledger.undecided[user]
-        if undecided >= self.options.per_user:
-            raise BrokerError(
-                Condition.LIMIT_EXCEEDED,
-                f"user '{user}' has {undecided} undecided half messages in vhost '{queue.vhost}', the limit "
-                "(half_messages.per_user)",
-            )
-        holding = queue.holdings.get(user)
-        if holding is None:
-            holding = queue.holdings[user] = self._holdings.begin(user, queue.vhost)
-        holding.grow(HALF_BYTES * (undecided + 1), "a half message")
+        `group` is that of the producers which are asked about them; `producer` is preferred. `immunity_ms` is the least
+        time before the first check. Errors are INVALID_ARGUMENT, and LIMIT_EXCEEDED if the user or the virtual host has
+        too many or too large half messages, or memory or disk space is scarce.
+        """
+        return self._storage.store(
+            vhost, topic, arrivals, group=group, user=user, producer=producer, immunity_ms=immunity_ms
+        )
 
     def commit(self, vhost: str, number: int, *, message_id: str = "") -> int:
         """Deliver a half message. Return the LSN up to which the log must be synced before the answer.
@@ -181,12 +142,26 @@ class HalfMessages:
         self._decide(vhost, number, HalfInput.UNKNOWN, message_id)
         return 0
 
+    def decide_each(self, vhost: str, verdicts: Sequence[HalfVerdict]) -> list[int | BrokerError]:
+        """Commit and roll back half messages: all commits in one record, and all others in another one. Return the LSN
+        or the error of each, as `commit` would.
+        """
+        return self._decisions.decide(vhost, verdicts)
+
+    def origin(self, vhost: str, number: int) -> HalfOrigin | None:
+        """Return what a half message shares with others of its producer, or None if it is not known."""
+        queue = self.queue(vhost)
+        if queue is None or queue.ledger.rows.state(number) is None:
+            return None
+        return queue.ledger.origins[queue.ledger.rows.origin(number)]
+
     # -- what operators do
 
     def resume(self, vhost: str, number: int) -> int:
         """Have a parked half message checked again, from the first check on. Return and errors as of `commit`."""
-        queue, state = self._known(vhost, number, "")
-        half = HalfMessage(queue, number, state)
+        queue, half = self.queue(vhost), self.at(vhost, number)
+        if queue is None or half is None:
+            raise unknown(vhost, number)
         self._checks.record()
         state = after(half.state, HalfInput.RESUME, half.title)
         delay = self.options.of(vhost, half.topic).timeout_ms
@@ -205,67 +180,11 @@ class HalfMessages:
         """Drop a half message, also a parked one. Return value and errors are those of `commit`."""
         return self._decide(vhost, number, HalfInput.DROP, "")
 
-    # -- deciding
-
-    def _known(self, vhost: str, number: int, message_id: str) -> tuple[HalfQueue, HalfState]:
-        queue = self.queue(vhost)
-        state = None if queue is None else queue.ledger.rows.state(number)
-        if queue is None or state is None or (message_id and queue.ledger.rows.ident(number) != message_id):
-            raise BrokerError(
-                Condition.NOT_FOUND,
-                f"no half message {number} in vhost '{vhost}' is known; its outcome may have been forgotten",
-            )
-        return queue, state
-
     def _decide(self, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
-        queue, state = self._known(vhost, number, message_id)
-        half = HalfMessage(queue, number, state)
-        wanted = TABLE.get((state, given)) or after(state, given, half.title)  # the title costs more than the rest
-        log = self._engine.log
-        if wanted is state:
-            return log.end_lsn  # the decision in force may not be synced yet
-        self._checks.record()
-        commit = wanted is HalfState.COMMITTED
-        try:
-            entry = queue.entry(number, whole=commit)
-        except LogUnreadable as error:
-            raise BrokerError(
-                Condition.UNAVAILABLE, f"{half.title} in vhost '{vhost}' cannot be read, and stays undecided: {error}"
-            ) from error
-        assert entry is not None
-        decision = Decision(self._engine)
-        if commit and half.queue is not None:
-            self._place(decision, entry, half.queue)
-        decision.remove(queue, [entry], Outcome.COMMITTED if commit else Outcome.ROLLED_BACK)
-        decided = HalfDecided(queue.ident, number, wanted, given in _BY_OPERATOR, self._engine.now)
-        decision.record(Deciding(decided, lambda decided: self._decided(queue, half, decided)))
-        return decision.apply(sealed=True)
-
-    def _place(self, decision: Decision, entry: Entry, target: Queue) -> None:
-        """Place the message in its destination. If possible, the new record refers to the block that was stored."""
-        run, log = entry.run, self._engine.log
-        placed = PreparedRun(run.envelope, [entry.content], (target,), False, run.time, run.lsn, 1)
-        if run.index or not target.durable or placed.has_to_be_written_again(self._engine.now):
-            decision.place(run.envelope, [entry.content], [target])
-            return
-        log.retain(run.lsn, 1)  # for the destination; the hidden queue releases its own
-        decision.place_prepared(placed, [target])
-
-    def _decided(self, queue: HalfQueue, half: HalfMessage, decided: HalfDecided) -> None:
-        number, ledger = decided.number, queue.ledger
-        queue.remove(number)
-        ledger.set(number, HalfState(decided.state), decided.time, half.checks)
-        undecided = ledger.undecided[half.user]
-        if undecided:
-            queue.holdings[half.user].shrink(HALF_BYTES * undecided)
-        else:
-            queue.holdings.pop(half.user).close()
-        known = queue.timetable.decided
-        known.append(number)
-        for _ in range(min(_FORGOTTEN, len(known) - self.options.outcomes)):
-            ledger.forget(known.popleft())
-        if len(known) == 1:
-            self._checks.arm(queue)
+        (found,) = self.decide_each(vhost, [HalfVerdict(number, given, message_id)])
+        if isinstance(found, BrokerError):
+            raise found
+        return found
 
     # -- looking
 
@@ -328,12 +247,3 @@ class HalfMessages:
             queue.holdings[user] = self._holdings.begin(user, queue.vhost)
             queue.holdings[user].follow(HALF_BYTES * count)
         self._checks.arm(queue)
-
-
-def _check_names(message_id: str, group: str) -> None:
-    """Raises INVALID_ARGUMENT if one of the texts is empty or too long."""
-    for what, text in (("message id", message_id), ("producer group", group)):
-        if not text or len(text) > ID_LENGTH:
-            raise BrokerError(
-                Condition.INVALID_ARGUMENT, f"the {what} of a half message must have 1 to {ID_LENGTH} characters"
-            )

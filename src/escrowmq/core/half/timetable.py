@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from escrowmq.core.half.state import HalfState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from escrowmq.core.half.rows import Rows
 
@@ -32,12 +32,17 @@ class Timetable:
         self.decided: deque[int] = deque()
 
     def add(self, number: int, delay_ms: int) -> bool:
-        """Add a half message that is due `delay_ms` from now. Return whether it is the first one with this delay."""
-        numbers = self._delayed.get(delay_ms)
-        if numbers is None:
-            numbers = self._delayed[delay_ms] = deque()
-        numbers.append(number)
-        return len(numbers) == 1
+        """Do `add_each` for one half message."""
+        return self.add_each((number,), delay_ms)
+
+    def add_each(self, numbers: Sequence[int], delay_ms: int) -> bool:
+        """Add half messages that are due `delay_ms` from now. Return whether they are the first with this delay."""
+        delayed = self._delayed.get(delay_ms)
+        if delayed is None:
+            delayed = self._delayed[delay_ms] = deque()
+        is_first = not delayed
+        delayed.extend(numbers)
+        return is_first
 
     def restore(self, pending: Iterable[int], decided: Iterable[int]) -> None:
         """Add the half messages that recovery found: those that wait in order of their due times, those that are

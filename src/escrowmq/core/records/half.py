@@ -7,6 +7,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _STORED: Final = struct.Struct("<IQQQIHHHHH")
@@ -14,12 +15,16 @@ _STORED: Final = struct.Struct("<IQQQIHHHHH")
 _HEAD: Final = struct.Struct("<IQQQIH")  # its beginning
 _TARGET: Final = slice(28, 32)
 _LENGTHS: Final = slice(34, 42)  # without that of the message id
+_TEXTS: Final = struct.Struct("<HHHH")  # those lengths
 _SHARED: Final = struct.Struct("<IHHHH")  # target queue, lengths of topic, group, user and label
 _DECIDED: Final = struct.Struct("<IQBBQ")  # queue, number, state, whether an operator decided, time in ms
 _SOME: Final = struct.Struct("<IQI")  # queue, time in ms, count
 _RESUMED: Final = struct.Struct("<IQQ")  # queue, number, time in ms
 _STATE: Final = struct.Struct("<III")  # queue, number of origins, number of rows
 _ORIGIN: Final = struct.Struct("<IIHHHH")  # number, target queue, lengths of topic, group, user and label
+
+_ORIGINS: Final = 1024
+"""Encoded facts that are kept."""
 
 Payload = bytes | memoryview
 
@@ -102,9 +107,18 @@ def _decode(data: bytes) -> str:
 
 def encode_half_stored(stored: HalfStored) -> bytes:
     """Return a HALF_STORED payload."""
-    queue, number, born, due, ident, (topic, group, user, label, target) = stored
-    texts = [_encode(ident), _encode(topic), _encode(group), _encode(user), _encode(label)]
-    return _STORED.pack(queue, number, born, due, target, *map(len, texts)) + b"".join(texts)
+    queue, number, born, due, text, origin = stored
+    lengths, texts = _shared(origin)
+    ident = _encode(text)
+    head = _HEAD.pack(queue, number, born, due, origin.target, len(ident))
+    return b"".join((head, lengths, ident, texts))
+
+
+@lru_cache(_ORIGINS)
+def _shared(origin: OriginFields) -> tuple[bytes, bytes]:
+    """Return the lengths of the texts that half messages share, and the texts."""
+    texts = [_encode(text) for text in origin[:4]]
+    return _TEXTS.pack(*map(len, texts)), b"".join(texts)
 
 
 class HalfParts(NamedTuple):

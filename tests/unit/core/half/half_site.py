@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from escrowmq.core.half.message import HalfMessage
-from escrowmq.core.half.registry import HalfMessages, Stored
+from escrowmq.core.half.registry import HalfMessages
 from escrowmq.core.half.state import HalfState
+from escrowmq.core.half.storing import Stored
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Queue
 from tests.unit.core.site import Site

@@ -21,12 +21,12 @@ def test_any_message_can_leave() -> None:
     tested = order()
     for position in (1, 2, 3):
         tested.append(Run(Envelope("", ""), position, 0, 100 * position), [b""])
-    tested.remove(2)
+    tested.remove_each([2])
     assert tested.find(2) is None
     assert tested.find(3) == Reference(3, 1, 300, 0)
     assert len(tested) == 2
-    tested.remove(3)
-    tested.remove(1)
+    tested.remove_each([3])
+    tested.remove_each([1])
     assert list(tested.references()) == []
 
 
@@ -35,7 +35,7 @@ def test_restored_references_are_divided_and_messages_leave_from_the_middle(gone
     tested = order()
     tested.restore(Backlog.of(Reference(1000, 3000, 64, 5)), {}, 0)
     assert len(tested) == 3000
-    tested.remove(gone)
+    tested.remove_each([gone])
     assert tested.find(gone) is None
     assert tested.find(gone + 1) == Reference(gone + 1, 1, 64, 5 + gone + 1 - 1000)
     assert sum(reference.length for reference in tested.references()) == 2999

@@ -118,7 +118,7 @@ class RemotingConnection:
                 command = self._headers.decode(data[at : at + size])
                 at += size
                 budget.left -= METHOD
-                if command.code != Code.SEND_V2 or not sends.take(command):
+                if not sends.take(command):
                     sends.flush()
                     self._handle(command)
                 crowded = self.flow.crowded()

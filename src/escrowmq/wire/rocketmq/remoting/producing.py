@@ -186,5 +186,10 @@ def end_transaction(connection: RemotingConnection, request: Command) -> Handler
             raise RequestFault(ResultCode.INVALID_PARAMETER, "commitOrRollback is neither 8, 12 nor 0")
         return success(after=decide(login.vhost_name, half_number, message_id=fields.get("msgId", "")))
     except BrokerError as error:
-        connection.failed(error.condition.value, f"END_TRANSACTION of half message {half_number}: {error.text}")
+        refused(connection, half_number, error)
         raise
+
+
+def refused(connection: RemotingConnection, half_number: int, error: BrokerError) -> None:
+    """Log that a decision was refused: the client, which sends it one way, does not hear of it."""
+    connection.failed(error.condition.value, f"END_TRANSACTION of half message {half_number}: {error.text}")

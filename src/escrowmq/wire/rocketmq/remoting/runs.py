@@ -1,4 +1,5 @@
-"""Sends that arrive together: normal messages are stored in runs, and all are answered in one piece.
+"""Sends that arrive together: normal messages are stored in runs, half messages in one record, and all are answered in
+one piece.
 
 A client that keeps many sends in flight sends them in one write. Whatever they share is looked up once for all of them:
 topic, permissions and flags. Sends that need more than that are left to `sending`: batches, delayed messages, retries,
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError
+from escrowmq.core.half.storing import HalfArrival
 from escrowmq.wire.rocketmq import ids, properties
 from escrowmq.wire.rocketmq.content import TRANSACTION_COMMITTED, envelope_of, head_of
 from escrowmq.wire.rocketmq.names import tag_fault
+from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.errors import RequestFault
 from escrowmq.wire.rocketmq.remoting.frames import HEAD, JSON, VERSION
+from escrowmq.wire.rocketmq.remoting.half_runs import HalfRuns, WaitingHalf
 from escrowmq.wire.rocketmq.remoting.messages import LONGEST_PROPERTIES
 from escrowmq.wire.rocketmq.topics import TRANSACTION, takes
 
@@ -77,7 +81,7 @@ class _WaitingSend(NamedTuple):
 class SendRuns:
     """The sends of one connection that are not stored yet. `flush` must be called before anything else happens."""
 
-    __slots__ = ("_answers", "_connection", "_joined", "_lsn", "_prefix", "_sends", "_streams", "_targets")
+    __slots__ = ("_answers", "_connection", "_halves", "_joined", "_lsn", "_prefix", "_sends", "_streams", "_targets")
 
     def __init__(self, connection: RemotingConnection) -> None:
         self._connection = connection
@@ -85,13 +89,25 @@ class SendRuns:
         self._joined: dict[tuple[str, str], None] = {}  # tags and groups of half messages that were checked
         self._streams: dict[StreamQueue, list[tuple[Envelope, list[bytes]]]] = {}
         self._sends: list[_WaitingSend] = []
+        self._halves = HalfRuns(connection)
         self._answers: list[bytes] = []
         self._lsn = 0
         host, port = connection.address
         self._prefix = ids.message_id(host, port, 0)[:-16].encode()
 
     def take(self, request: Command) -> bool:
-        """Take a send in its second version. Return False, without any effect, if it has to be handled by itself."""
+        """Take a send in its second version, or a decision. Return False, without any effect, if it has to be handled
+        by itself.
+        """
+        if request.code == Code.SEND_V2:
+            return self._take_send(request)
+        if request.code != Code.END_TRANSACTION:
+            return False
+        if self._sends:
+            self.flush()  # a commit stores its message after those that were sent before it
+        return self._halves.decide(request)
+
+    def _take_send(self, request: Command) -> bool:
         get = request.fields.get
         shared = tuple(map(get, _SHARED))
         targets = self._targets
@@ -116,6 +132,8 @@ class SendRuns:
         return target.normal and get("f") in _ABSENT and self._add(target, parts, int(born), request)
 
     def _add(self, target: _SendTarget, parts: _Parts, born_ms: int, request: Command) -> bool:
+        if self._halves.decides:
+            self._flush_halves()
         connection, (queue, key, tag, text) = self._connection, parts
         stream = target.streams[queue]
         content = b"".join((head_of(0, 0, born_ms, int(queue), 0, connection.born, len(text)), text, request.body))
@@ -135,7 +153,7 @@ class SendRuns:
         return True
 
     def _store_half(self, target: _SendTarget, parts: _Parts, born_ms: int, request: Command) -> bool:
-        """Store a half message as `producing.store_half` does."""
+        """Take a half message, as `producing.store_half` does."""
         connection, (queue, key, tag, text) = self._connection, parts
         group = properties.value_of(text, properties.PRODUCER_GROUP)
         if not group or not text.endswith(b"\x02"):
@@ -145,28 +163,19 @@ class SendRuns:
             return False
         head = head_of(0, TRANSACTION_COMMITTED, born_ms, int(queue), 0, connection.born, len(text))
         login, producer = connection.login, connection.producer
-        try:
-            if (tag, group) not in self._joined:
+        if (tag, group) not in self._joined:
+            try:
                 login.door.check_publish(target.topic, (tag,))
                 login.door.check(Operation.STORE_HALF, exchange=target.topic, key=tag)
                 producer.join(group)
-                self._joined[tag, group] = None
-            stored = connection.broker.half.store(
-                login.vhost_name,
-                target.topic,
-                key.decode(),
-                envelope_of(target.topic, tag),
-                b"".join((head, text, request.body)),
-                target.streams[queue],
-                group=group,
-                user=login.user,
-                producer=producer,
-            )
-        except (BrokerError, RequestFault):
-            return False
-        self._lsn = max(self._lsn, stored.lsn)
-        if not request.is_one_way:
-            self._answer(ids.half_offset(stored.number), queue, stored.number, key, request.opaque)
+            except (BrokerError, RequestFault):
+                return False
+            self._joined[tag, group] = None
+        content = b"".join((head, text, request.body))
+        arrival = HalfArrival(key.decode(), envelope_of(target.topic, tag), content, target.streams[queue])
+        self._halves.store(target.topic, group, WaitingHalf(arrival, queue, request))
+        if self._halves.is_full:
+            self._flush_halves()
         return True
 
     def _answer(self, place: int, queue: str, offset: int, key: bytes, opaque: int) -> None:
@@ -198,10 +207,14 @@ class SendRuns:
             self._joined.clear()
         if self._sends:
             self._publish()
+        self._flush_halves()
         if self._answers:
             answers, self._answers = self._answers, []
             lsn, self._lsn = self._lsn, 0
             self._connection.put(b"".join(answers), lsn)
+
+    def _flush_halves(self) -> None:
+        self._lsn = max(self._lsn, self._halves.flush(self._answer))
 
     def _publish(self) -> None:
         sends, self._sends = self._sends, []
