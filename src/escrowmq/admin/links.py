@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
@@ -70,3 +70,12 @@ class LinkAdmin:
             "timeout": settings.timeout_ms // 1000,
             "expires": None if due is None else max(due.at - now, 0) // 1000,
         }
+
+
+def ending(process: BrokerProcess, termini: Iterable[Terminus]) -> Generator[None, None, None]:
+    """End termini, one in each step."""
+    for terminus in termini:
+        if terminus.state is not TerminusState.GONE:
+            process.begin()
+            process.broker.termini.end(terminus)
+        yield

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.links import ending
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
-from escrowmq.admin.ports import BrokerProcess
+from escrowmq.admin.ports import BrokerProcess, OpenConnection
 from escrowmq.core.access.permissions import PasswordHashes, User
 
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -51,9 +52,21 @@ class UserAdmin:
         )
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user, the user's permissions and link termini, and close the user's connections."""
+        """Delete a user, the user's permissions and link termini, and close the user's connections.
+
+        Connections are closed first, then termini ended, both piece by piece. Those that appear meanwhile are removed
+        in one piece with the user. A crash in between leaves the user with the remaining ones.
+        """
+        self._access.user(name)
+
+        def has(connection: OpenConnection) -> bool:
+            return connection.user == name
+
+        reason = f"user '{name}' was deleted"
+        await self._connections.close_those(has, reason)
+        await self._pieces.result(ending(self._process, self._broker.termini.of_user(name)))
         await self._process.durably(lambda: self._remove(name))
-        await self._connections.close_those(lambda connection: connection.user == name, f"user '{name}' was deleted")
+        await self._connections.close_those(has, reason)
 
     def _remove(self, name: str) -> None:
         removed = self._access.remove_user(name)

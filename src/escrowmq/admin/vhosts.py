@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.links import ending
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
@@ -43,8 +44,9 @@ class VhostAdmin:
         connections.
 
         It is refused if branches are in doubt, unless `force` is given, which rolls them back. Connections are closed
-        first, then branches ended and queues deleted, all piece by piece. Those that appear meanwhile are removed in
-        one piece with the virtual host. A crash in between leaves the virtual host with the remaining ones.
+        first, then branches and link termini ended and queues deleted, all piece by piece. Those that appear meanwhile
+        are removed in one piece with the virtual host. A crash in between leaves the virtual host with the remaining
+        ones.
         """
         self._broker.access.vhost(name)
         self._check_decided(name, force=force)
@@ -61,6 +63,7 @@ class VhostAdmin:
         await self._connections.close_those(on_it, reason)
         self._check_decided(name, force=force)  # a branch may have been prepared meanwhile
         await self._pieces.result(self._ending_branches(name))
+        await self._pieces.result(ending(self._process, self._broker.termini.of_vhost(name)))
         await self._pieces.result(self._deleting_queues(name))
         await self._process.durably(change)
 

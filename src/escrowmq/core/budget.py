@@ -28,6 +28,7 @@ ADOPTED: Final = 8  # a delivery that is settled because a resumed link names it
 DEAD_LETTERED: Final = 10  # a rejected delivery, which may go to another queue
 CANCELLED: Final = 1  # a consumer that is detached from its queue, and perhaps told so
 CHANNEL: Final = 4  # a channel that returns all that it holds, apart from its consumers
+LINK: Final = 4  # a link that is detached because its session ends, or a terminus that ends with its owner
 DECLARED: Final = 8  # a stream that is made for a topic
 DEADLINE: Final = 5  # a deadline that is due, apart from the work that its action counts itself
 DELETED: Final = 4  # a queue that is deleted, apart from its messages, bindings and consumers

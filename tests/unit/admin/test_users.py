@@ -11,16 +11,17 @@ from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.users import UserAdmin
 from escrowmq.core.conditions import BrokerError
-from tests.unit.admin.processes import FakeConnection, FakeProcess, perform
+from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, perform
+from tests.unit.core.termini.links import TestedLink, incoming
 from tests.unit.wire.amqp091.clients import pair
 
 
 class Bench:
     """A broker with the user `guest`."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Pieces | None = None) -> None:
         self.process = FakeProcess(pair()[0])
-        pieces = Pieces()
+        pieces = pieces or Pieces()
         self.operations = UserAdmin(self.process, ConnectionAdmin(self.process, pieces), pieces).operations
         self.users = self.process.broker.access.users
 
@@ -74,7 +75,22 @@ def test_the_connections_of_a_deleted_user_are_closed_and_no_others() -> None:
     hers, other = FakeConnection("a:1", user="alice"), FakeConnection("b:2")
     bench.process.connections = {hers: None, other: None}
     perform(bench.operations, "user.delete", name="alice")
-    assert (hers.reasons, other.reasons) == (["user 'alice' was deleted"], [])
+    assert ({*hers.reasons}, other.reasons) == ({"user 'alice' was deleted"}, [])
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_termini_of_a_deleted_user_end_in_pieces_and_no_others() -> None:
+    pieces = CountingPieces(10)
+    bench = Bench(pieces)
+    perform(bench.operations, "user.add", name="alice")
+    broker = bench.process.broker
+    for number in range(25):
+        TestedLink(broker, incoming(f"l{number}"), user="alice")
+    TestedLink(broker, incoming("other"), user="guest")
+    bench.process.connections = {}
+    perform(bench.operations, "user.delete", name="alice")
+    assert list(broker.termini.by_key) == [incoming("other")]
+    assert pieces.count == 6, "four for the termini, and two for connections that there are not"
 
 
 def test_a_user_that_exists_cannot_be_added_and_an_empty_password_cannot_be_set() -> None:

@@ -16,6 +16,7 @@ from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
 from tests.harness.server import SimServer
 from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, perform
+from tests.unit.core.termini.links import TestedLink, incoming
 from tests.unit.wire.amqp091.clients import server as made_server
 
 PREPARED, ACTIVE = Xid(1, b"g", b"prepared").encode(), Xid(1, b"g", b"active").encode()
@@ -55,8 +56,8 @@ def test_the_queues_of_a_virtual_host_are_deleted_in_pieces_before_it() -> None:
         bench.client.declare(1, f"q{number}")
     perform(bench.operations, "vhost.delete", name="/")
     assert bench.vhosts == {}
-    assert bench.pieces.count == 7, (
-        "one for no connections, one for no branches, four with ten queues each, and one for the end"
+    assert bench.pieces.count == 8, (
+        "one each for no connections, branches and links, four with ten queues each, and one for the end"
     )
     assert bench.process.turns == 40
 
@@ -107,6 +108,17 @@ def with_branches(bench: Bench) -> None:
         client.call(1, spec.DtxDemarcationEnd(xid), spec.DtxDemarcationEndOk)
     client.call(1, spec.DtxCoordinationPrepare(PREPARED), spec.DtxCoordinationPrepareOk)
     client.call(1, spec.EscrowDecide(1, b"other", {"bqual": []}, "app", 3), spec.EscrowDecideOk)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_termini_of_a_deleted_virtual_host_end_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    for number in range(5):
+        TestedLink(bench.server.broker, incoming(f"l{number}"))
+    seen: list[int] = []
+    monkeypatch.setattr(bench.process, "begin", lambda: seen.append(len(bench.server.broker.termini.by_key)))
+    perform(bench.operations, "vhost.delete", name="/")
+    assert seen[:5] == [5, 4, 3, 2, 1]
 
 
 @pytest.mark.rule("SEC-2")

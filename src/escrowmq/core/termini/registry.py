@@ -253,14 +253,22 @@ class Termini:
         if terminus.state is TerminusState.SUSPENDED and not (terminus.keeps and terminus.deliveries.swap_out()):
             self.end(terminus)
 
+    def of_vhost(self, vhost: str) -> list[Terminus]:
+        """Return the termini of a virtual host."""
+        return [terminus for key, terminus in self.by_key.items() if key.vhost == vhost]
+
+    def of_user(self, user: str) -> list[Terminus]:
+        """Return the termini that belong to a user, in all virtual hosts."""
+        return [terminus for terminus in self.by_key.values() if terminus.user == user]
+
     def end_of_vhost(self, vhost: str) -> None:
         """End the termini of a virtual host that is to be deleted."""
-        for terminus in [terminus for key, terminus in self.by_key.items() if key.vhost == vhost]:
+        for terminus in self.of_vhost(vhost):
             self.end(terminus)
 
     def end_of_user(self, user: str) -> None:
         """End the termini of a user that was deleted."""
-        for terminus in [terminus for terminus in self.by_key.values() if terminus.user == user]:
+        for terminus in self.of_user(user):
             self.end(terminus)
 
     # -- unsettled deliveries

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.door import Door
 from escrowmq.core.broker import Broker
+from escrowmq.core.budget import DELETED, LINK
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.queue import Session as Owner
 from escrowmq.core.topology.vhost import VirtualHost
@@ -64,6 +66,8 @@ class Connection:
         self._reader = Reader(self)
         self._answering: dict[Session, None] = {}
         self._loans: dict[TerminusKey, Loan] = {}  # of sessions that have ended
+        self._leaving = 0  # sessions that give back their links, and the connection itself when it ends
+        self._ended = self._lost = False
 
     # -- called by the server
 
@@ -131,12 +135,13 @@ class Connection:
             self.end()
 
     def lost(self) -> None:
-        """Release everything after the connection was lost."""
-        if self.state is not ConnectionState.CLOSED or self.sessions:
-            self.state = ConnectionState.CLOSED
-            self.release()
-        # These parts refer to the connection. Without them its memory is free at once, and needs no garbage collector.
-        del self._reader, self.flow, self.gate, self.login, self.transactions
+        """Release everything after the connection was lost. Much of it follows in later turns."""
+        self.state = ConnectionState.CLOSED
+        self._lost = True
+        self._leaving += 1
+        self.release()
+        self.flow.end()
+        self._left()
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -197,7 +202,7 @@ class Connection:
 
     def answer_later(self, session: Session) -> None:
         """Let `session` send its dispositions and flows at the end of the turn."""
-        if session not in self._answering:
+        if session not in self._answering and not session.ending:
             self._answering[session] = None
             self._host.stir(self)
 
@@ -207,9 +212,12 @@ class Connection:
             self._publishes = True
             self._host.publishing(self)
 
-    def keep_loans(self, loans: dict[TerminusKey, Loan]) -> None:
-        """Keep the loans of a session that has ended, since termini may expire with the connection."""
-        self._loans.update((key, loan) for key, loan in loans.items() if loan.latest)
+    def keep_loan(self, loan: Loan) -> None:
+        """Keep a loan of a session that has ended, since its terminus may expire with the connection."""
+        if self._ended:
+            loan.connection_lost()
+        elif loan.latest:
+            self._loans[loan.terminus.key] = loan
 
     def forget_parts(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
@@ -255,10 +263,11 @@ class Connection:
         self.end()
 
     def close(self) -> None:
-        """Close the connection on the client's request. The answer follows all pending output."""
-        self.release()
-        self.send(Close())
-        self.end()
+        """Close the connection on the client's request. The answer follows when everything is returned, behind all
+        pending output.
+        """
+        self.state = ConnectionState.CLOSING
+        self.release(closed=True)
 
     def fail(self, fault: AmqpFault) -> None:
         """Close the connection for a fault. From now on only the client's Close counts."""
@@ -287,18 +296,58 @@ class Connection:
         self.state = ConnectionState.CLOSED
         self._host.stir(self)
 
-    def release(self) -> None:
-        """Return everything that the sessions hold, and delete the connection's exclusive queues."""
-        self._reader.publish_now()
-        for session in list(self.sessions.values()):
+    def release(self, *, closed: bool = False) -> None:
+        """Return everything that the sessions hold, and delete the connection's exclusive queues. Much of it follows in
+        later turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
+        answer at the end.
+        """
+        if self._ended:
+            return
+        self._reader.end()
+        sessions = [session for session in self.sessions.values() if not session.ending]
+        for session in sessions:
             session.send_answers()
-            session.release()
+            session.leave()
+        self._ended = True
         self.sessions.clear()
         self._answering.clear()
-        loans, self._loans = self._loans, {}
-        for loan in loans.values():
-            loan.connection_lost()
-        for topic in list(self.dynamic_topics):
-            topic.close()
+        self.flow.end_deliveries()
+        self.broker.engine.requests.admit()
+        self.leave(self._releasing(sessions, closed=closed))
+
+    def leave(self, work: Iterator[None]) -> None:
+        """Do the work of a session or of the connection, which ends. Much of it follows in later turns."""
+        self._leaving += 1
+        self.broker.engine.left_over.begin(self._work_left(work))
+
+    def _work_left(self, work: Iterator[None]) -> Iterator[None]:
+        yield from work
+        self._left()
+
+    def _left(self) -> None:
+        """Note that a part has ended. A lost connection drops those parts that refer to it after the last one, so that
+        its memory is free at once, and needs no garbage collector.
+        """
+        self._leaving -= 1
+        if self._lost and not self._leaving:
+            del self._reader, self.flow, self.gate, self.login, self.transactions
+
+    def _releasing(self, sessions: list[Session], *, closed: bool) -> Iterator[None]:
+        directory, requests = self.broker.directory, self.broker.engine.requests
+        for session in sessions:
+            yield from session.releasing()
+        while self._loans:
+            self._loans.popitem()[1].connection_lost()
+            requests.left -= LINK
+            if requests.left <= 0:
+                yield
+        while self.dynamic_topics:
+            next(iter(self.dynamic_topics)).close()
+            requests.left -= DELETED
+            if requests.left <= 0:
+                yield
         self.broker.claims.release(self.login.vhost_name, self.container, self.owner)
-        self.broker.directory.end_session(self.owner)
+        yield from directory.ending(self.owner)
+        if closed and self.state is not ConnectionState.CLOSED:
+            self.send(Close())
+            self.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.wire.amqp10 import large_transactions
 from escrowmq.wire.amqp10.answers import MASK
 from escrowmq.wire.amqp10.codec.composite import encode_composite, resolve
 from escrowmq.wire.amqp10.codec.errors import CodecError
@@ -139,7 +140,7 @@ class CoordinatorLink:
     def _discharge_in_pieces(self, number: int, transaction: LocalTransaction, *, fail: bool) -> Iterator[None]:
         transactions = self.link.session.connection.transactions
         try:
-            yield from transaction.roll_back_in_pieces() if fail else transaction.commit_in_pieces()
+            yield from large_transactions.roll_back(transaction) if fail else large_transactions.commit(transaction)
         except AmqpFault as fault:
             transactions.end(transaction)
             self._refuse(number, fault)

@@ -78,7 +78,7 @@ class Link:
 
     def suspend(self, fault: AmqpFault, *, closed: bool) -> None:
         """Like `fail`. Unless `closed`, the terminus stays, and the client may attach again."""
-        if self.state is LinkState.DETACHING:
+        if self.state is LinkState.DETACHING or self.session.ending:
             return
         self.session.connection.failed(fault)
         self.state = LinkState.DETACHING

@@ -131,6 +131,11 @@ class Reader:
         """Publish the messages that were read, since nothing may overtake them."""
         self._transfers.publish_now()
 
+    def end(self) -> None:
+        """Publish the messages that were read, and work no more: the connection ends."""
+        self.publish_now()
+        self._task = None
+
     def forget_parts(self, link: Link) -> None:
         """Forget the incomplete delivery of a link that is gone."""
         self._transfers.forget(link)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from escrowmq.core.budget import LINK
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10 import attaching, dispositions
 from escrowmq.wire.amqp10.answers import MASK, Answers
@@ -65,7 +66,8 @@ class Session:
         self.connection = connection
         self.channel = channel
         self.lane = channel + 1
-        self.ending = False  # the broker has sent End, and waits for that of the client
+        self.ending = False  # nothing is sent any more: one side has sent End, or the connection ends
+        self._ended = False  # the client has sent End
         self.links: dict[int, Link] = {}
         self.loans: dict[TerminusKey, Loan] = {}  # of attached links, and of those that were detached and not closed
         self.sent = SentDeliveries()
@@ -109,6 +111,8 @@ class Session:
 
     def send(self, performative: Performative, after: int = 0) -> None:
         """Send a performative, behind the answers that are due, when the log is synced up to `after`."""
+        if self.ending:
+            return
         self.send_answers()
         self.connection.put(self.lane, frame(self.channel, encode_performative(performative)), after)
 
@@ -234,13 +238,22 @@ class Session:
             self.send(Detach(handle=detach.handle, closed=detach.closed), after)
 
     def end(self, _end: End) -> None:
-        """End the session, as the client asks."""
-        if not self.ending:
-            self.send_answers()
-            self.release()
-            self.send(End())
-            self.ending = True  # a transaction that still knows the session sends nothing behind its end
-        del self.connection.sessions[self.channel]
+        """End the session, as the client asks. The answer follows when everything is returned."""
+        if self.ending:
+            if not self._ended:
+                del self.connection.sessions[self.channel]
+            return
+        self.send_answers()
+        self._ended = True
+        self.leave()
+        self.connection.leave(self._closing())
+
+    def _closing(self) -> Iterator[None]:
+        yield from self.releasing()
+        connection = self.connection
+        if connection.sessions.get(self.channel) is self:
+            connection.put(self.lane, frame(self.channel, encode_performative(End())))
+            del connection.sessions[self.channel]
 
     def _link(self, handle: int) -> Link:
         link = self.links.get(handle)
@@ -269,31 +282,41 @@ class Session:
         if self.ending:
             return
         self.connection.failed(fault)
-        self.send_answers()
-        self.release()
-        self.ending = True
         self.send(End(fault.error()))
+        self.leave()
+        self.connection.leave(self.releasing())
 
     def refuse(self, error: BrokerError) -> None:
         """End the session because the core refused an operation."""
         self.fail(refusal(error))
 
-    def release(self) -> None:
-        """Return everything that the links hold."""
-        if self.ending:
-            return
-        for link in list(self.links.values()):
-            link.release(closed=False)
-        self.links.clear()
-        for loan in self.loans.values():
+    def leave(self) -> None:
+        """Send nothing any more, and give no deliveries to the links, which are about to be released."""
+        self.ending = True
+        self.remote_incoming_window = 0
+
+    def releasing(self) -> Iterator[None]:
+        """Return everything that the links hold, and yield whenever the turn's budget is used up. Call `leave` before,
+        because events reach the links until then.
+        """
+        connection, requests = self.connection, self.connection.broker.engine.requests
+        while self.links:
+            self.links.popitem()[1].release(closed=False)
+            requests.left -= LINK
+            if requests.left <= 0:
+                yield
+        while self.loans:
+            _, loan = self.loans.popitem()
             loan.session_ended()
-        self.connection.keep_loans(self.loans)
-        self.loans = {}
+            connection.keep_loan(loan)
+            requests.left -= LINK
+            if requests.left <= 0:
+                yield
         self.sent.clear()
         self.posts.clear()
         self._crediting.clear()
         self._starved.clear()
-        channels, user = self.connection.broker.engine.channels, self.connection.user
+        channels, user = connection.broker.engine.channels, connection.user
         channels[user] -= 1
         if not channels[user]:
             del channels[user]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import Keep, Settlement, State
 from escrowmq.core.branches.watch import Watch
-from escrowmq.core.budget import SETTLED
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.outcome import Disposition
@@ -27,11 +26,13 @@ from escrowmq.wire.amqp10.errors import (
     link_fault,
 )
 from escrowmq.wire.amqp10.incoming import Mode
+from escrowmq.wire.amqp10.large_transactions import undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from escrowmq.core.branches.branch import Publication, TransactionBranch
+    from escrowmq.core.broker import Broker
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.termini.loan import Loan
@@ -56,7 +57,6 @@ class LocalTransaction:
         "__weakref__",
         "_connection",
         "_modes",
-        "_rest",
         "_returning",
         "_watch",
         "accepted",
@@ -66,6 +66,8 @@ class LocalTransaction:
         "fault",
         "id",
         "lsn",
+        "rest",
+        "undoing",
     )
 
     def __init__(self, connection: Connection, control: CoordinatorLink) -> None:
@@ -82,7 +84,8 @@ class LocalTransaction:
         self._returning: dict[ConsumerLink, RetirementUndo] = {}
         self.fault: AmqpFault | None = None
         self.lsn = 0  # of a commit in pieces
-        self._rest: Iterator[None] | None = None  # of a commit whose record is written
+        self.rest: Iterator[None] | None = None  # of a commit whose record is written
+        self.undoing = False  # whether the work is being undone in later turns
         broker.engine.holders[self] = None
 
     @property
@@ -93,15 +96,27 @@ class LocalTransaction:
     # -- the state
 
     @property
+    def broker(self) -> Broker:
+        """The broker in which the work is enlisted."""
+        return self._connection.broker
+
+    @property
     def open(self) -> bool:
         """Whether work can be enlisted."""
-        return self.branch.state is State.ACTIVE
+        return self.branch.state is State.ACTIVE and self.fault is None
 
     def fail(self, fault: AmqpFault) -> None:
-        """Undo the work, because the transaction cannot commit any more (TX-8). The first reason is kept."""
+        """Undo the work, because the transaction cannot commit any more (TX-8). The first reason is kept. Much work is
+        undone in later turns.
+        """
         if self.fault is None:
-            self.fault = fault
-            self.roll_back()
+            large, self.fault = self.is_large, fault
+            if large:
+                self._forget()
+                self.undoing = True
+                self.broker.engine.left_over.add(undo(self))
+            else:
+                self.roll_back()
 
     def _expire(self) -> None:
         age = self._connection.limits.transaction.age
@@ -109,82 +124,63 @@ class LocalTransaction:
 
     def roll_back(self) -> None:
         """Undo the work: posts are dropped, settled deliveries get the default outcome, others stay unsettled."""
-        broker = self._connection.broker
         if self.branch.state is State.ACTIVE:
-            broker.transactions.close(self.branch)
-        broker.engine.holders.pop(self, None)
+            self.broker.transactions.close(self.branch)
+        self._forget()
+        self.enlisted.reverse()
+        self.give_up_some(len(self.enlisted))
+
+    def _forget(self) -> None:
+        """Hold nothing that others have to know of."""
+        self.broker.engine.holders.pop(self, None)
         self._watch.close()
-        enlisted, self.enlisted = self.enlisted, []
-        for some in enlisted:
+
+    def give_up_some(self, most: int) -> None:
+        """Give up deliveries that were only acquired: the last ones of `enlisted`, up to `most` groups."""
+        for _ in range(min(most, len(self.enlisted))):
+            some = self.enlisted.pop()
             if some.outcome is None:
                 some.give_up()
 
     @property
     def is_large(self) -> bool:
         """Whether the transaction is to be committed or rolled back in pieces."""
-        return self.fault is None and self._connection.broker.transactions.is_large(self.branch)
+        return self.undoing or (self.open and self.broker.transactions.is_large(self.branch))
 
     def commit(self) -> int:
         """Apply the work. Return the LSN up to which the log must be synced before the answer.
 
         Raises AmqpFault (amqp:transaction:rollback, amqp:transaction:timeout), with nothing applied.
         """
-        if self.fault is not None:
-            raise self.fault
+        self.check()
         try:
-            lsn = self._connection.broker.transactions.commit(self.branch).lsn
+            lsn = self.broker.transactions.commit(self.branch).lsn
         except BrokerError as error:
-            raise self._refused(error) from None
-        self._committed(lsn)
+            raise self.refused(error) from None
+        self.committed(lsn)
         return lsn
 
-    def commit_in_pieces(self) -> Iterator[None]:
-        """Like `commit`, in pieces, for a large transaction; `lsn` is the result. Raises as `commit`.
-
-        Once the record is written, `finish` completes the commit even if the client goes.
-        """
+    def check(self) -> None:
+        """Raise the reason why the transaction cannot commit (AmqpFault), if there is one."""
         if self.fault is not None:
             raise self.fault
-        work = self._connection.broker.transactions.commit_in_pieces(self.branch)
-        try:
-            for _ in work.gather():
-                yield
-                if self.fault is not None:
-                    raise self.fault
-            work.write()
-        except BrokerError as error:
-            raise self._refused(error) from None
-        self.lsn = work.result.lsn
-        self._rest = work.complete()
-        for _ in self._rest:
-            yield
-        self._rest = None
-        self._committed(self.lsn)
 
     def finish(self) -> None:
         """Let the engine complete a commit whose record is written, because its client is gone."""
-        if self._rest is not None:
-            self._connection.broker.engine.left_over.add(self._rest)
-            self._rest = None
-            self._committed(self.lsn)
+        if self.rest is not None:
+            self.broker.engine.left_over.add(self.rest)
+            self.rest = None
+            self.committed(self.lsn)
 
-    def roll_back_in_pieces(self) -> Iterator[None]:
-        """Like `roll_back`, in pieces, for a large transaction."""
-        requests = self._connection.broker.engine.requests
-        for count in self.branch.undo_in_pieces():
-            requests.left -= 2 + count // SETTLED
-            if requests.left <= 0:
-                yield
-        self.roll_back()
-
-    def _refused(self, error: BrokerError) -> AmqpFault:
+    def refused(self, error: BrokerError) -> AmqpFault:
+        """Undo the work, because the core refused the commit. Return the reason for the client."""
         fault = link_fault(TRANSACTION_ROLLBACK, error.text)
         self.fail(fault)
         return fault
 
-    def _committed(self, lsn: int) -> None:
+    def committed(self, lsn: int) -> None:
         """Settle the deliveries that were retired and that the client left to the broker to settle."""
-        holders = self._connection.broker.engine.holders
+        holders = self.broker.engine.holders
         holders.pop(self.branch, None)
         holders.pop(self, None)
         self._watch.close()
@@ -263,7 +259,7 @@ class LocalTransaction:
         """
         if self.fault is None and work.queues:
             try:
-                self._connection.broker.transactions.enlist(self.branch, work)
+                self.broker.transactions.enlist(self.branch, work)
                 if loan is not None:
                     loan.arrive_in(self.branch, self, work, tags)
             except BrokerError as error:
@@ -323,7 +319,7 @@ class LocalTransaction:
                 continue
             work = Settlement(consumer, entries, disposition, Keep(returning, numbers), modification=modification)
             try:
-                self._connection.broker.transactions.enlist(self.branch, work)
+                self.broker.transactions.enlist(self.branch, work)
             except BrokerError as error:
                 self.fail(link_fault(TRANSACTION_ROLLBACK, error.text))
 

@@ -7,12 +7,26 @@ import weakref
 
 import pytest
 
-from escrowmq.wire.amqp10.codec.performatives import RECEIVER, Attach, Begin, Close, Detach, Flow, Open
+from escrowmq.core.budget import TURN
+from escrowmq.core.leftover import LeftOver
+from escrowmq.wire.amqp10.codec.frames import frame
+from escrowmq.wire.amqp10.codec.performatives import (
+    RECEIVER,
+    SECOND,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Flow,
+    Open,
+    encode_performative,
+)
 from escrowmq.wire.amqp10.codec.states import Accepted
 from escrowmq.wire.amqp10.codec.termini import Source, Target
 from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, LIMIT_EXCEEDED
 from escrowmq.wire.amqp10.handshake import ConnectionState
-from tests.unit.wire.amqp10.clients import Client, connected, server
+from tests.unit.wire.amqp10.clients import Client, Server, connected, server
 
 
 def state(client: Client) -> ConnectionState:
@@ -173,6 +187,160 @@ def test_a_lost_connection_is_free_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+LINKS = 40
+
+
+def with_links() -> tuple[Server, Client]:
+    """Return a client with many links, each with a terminus that ends with its session. A turn does little work."""
+    made, client = connected()
+    for handle in range(0, LINKS, 2):
+        client.sender("q", handle, rcv_settle_mode=SECOND)
+        client.receiver("q", handle + 1, credit=5)
+    client.post(0, b"a", settled=True)
+    made.end_turn()
+    client.collect()
+    client.inbox.clear()
+    assert len(made.broker.termini.by_key) == LINKS
+    made.broker.engine.requests.turn = 40
+    made.broker.engine.requests.left = 0
+    return made, client
+
+
+def receive(made: Server, client: Client, performative: Close | Detach | End) -> None:
+    """Let the server receive a frame in the present turn, which is not ended."""
+    made.receive(client.port, frame(0, encode_performative(performative)))
+
+
+def release_all(made: Server) -> int:
+    """End turns until nothing is left. Return their number. No turn may release many links."""
+    broker, turns = made.broker, 0
+    attached = len(broker.termini.by_key) + len(broker.directory.vhost("/").queue("q").consumers)
+    while broker.engine.left_over:
+        made.end_one_turn()
+        turns += 1
+        left = len(broker.termini.by_key) + len(broker.directory.vhost("/").queue("q").consumers)
+        assert attached - left <= 12
+        attached = left
+    return turns
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_links_of_a_lost_connection_are_released_in_pieces() -> None:
+    made, client = with_links()
+    made.lose(client.port)
+    assert len(made.broker.termini.by_key) > LINKS - 12
+    assert release_all(made) > 5
+    assert not made.broker.termini.by_key
+    assert made.broker.directory.vhost("/").queue("q").producers == 0
+    assert not made.broker.engine.channels
+
+
+@pytest.mark.rule("FAIR-2")
+def test_a_connection_that_was_released_in_pieces_is_free_without_a_collector() -> None:
+    made, client = with_links()
+    gone = weakref.ref(client.port.endpoint)
+    gc.disable()
+    try:
+        made.lose(client.port)
+        release_all(made)
+        made.end_turn()
+        made.users.clear()
+        made.publishers.clear()
+        del client
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_links_of_an_ended_session_are_released_in_pieces() -> None:
+    made, client = with_links()
+    receive(made, client, End())
+    assert client.idle()
+    other = Client(made, container="other")
+    other.sender("q")
+    other.post(0, b"b", settled=True)
+    assert client.idle(), "nothing is delivered to a session that ends"
+    made.broker.engine.requests.turn = 40
+    assert release_all(made) > 3
+    client.collect()
+    assert [type(each.performative) for each in client.inbox] == [End]
+    assert made.broker.directory.vhost("/").queue("q").ready == 2
+    client.inbox.clear()
+    client.begin(0)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_session_that_fails_is_released_in_pieces() -> None:
+    made, client = with_links()
+    receive(made, client, Detach(handle=LINKS + 1, closed=True))
+    assert len(made.broker.termini.by_key) > LINKS - 12
+    assert release_all(made) > 3
+    client.collect()
+    assert client.expect(End).error is not None
+    assert client.idle()
+    client.send(0, End())
+    client.begin(0)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_close_is_answered_when_everything_is_released() -> None:
+    made, client = with_links()
+    receive(made, client, Close())
+    made.end_one_turn()
+    client.collect()
+    assert not client.inbox
+    release_all(made)
+    client.collect()
+    assert [type(each.performative) for each in client.inbox] == [Close]
+    assert client.port.closed
+    assert not made.broker.termini.by_key
+
+
+@pytest.mark.rule("SET-12")
+def test_a_link_can_be_attached_elsewhere_before_its_lost_connection_is_released() -> None:
+    made, client = with_links()
+    made.lose(client.port)
+    made.broker.engine.requests.turn = TURN
+    made.broker.engine.left_over, left = LeftOver(), made.broker.engine.left_over
+    again = Client(made)  # the same container
+    for handle in range(0, LINKS, 2):
+        again.sender("q", handle, rcv_settle_mode=SECOND)
+    again.receiver("q", 1, credit=5)
+    made.broker.engine.left_over = left
+    made.end_turn()
+    while made.broker.engine.left_over:
+        made.end_turn()
+    assert not made.faults
+    assert len(made.broker.termini.by_key) == LINKS // 2 + 1
+    again.inbox.clear()
+    again.post(0, b"b", handle=2)
+    assert Accepted() in [getattr(each.performative, "state", None) for each in again.inbox]
+
+
+def test_a_queue_can_be_deleted_before_its_lost_consumers_are_released() -> None:
+    made, client = with_links()
+    made.lose(client.port)
+    made.broker.directory.delete_queue(made.broker.directory.vhost("/").queue("q"))
+    made.end_turn()
+    while made.broker.engine.left_over:
+        made.end_turn()
+    assert not made.broker.termini.by_key
+    assert not made.faults
+
+
+def test_termini_can_be_ended_before_their_lost_links_are_released() -> None:
+    made, client = with_links()
+    made.lose(client.port)
+    made.broker.termini.end_of_user("guest")
+    made.end_turn()
+    while made.broker.engine.left_over:
+        made.end_turn()
+    assert not made.broker.termini.by_key
+    assert not made.faults
+    assert made.broker.directory.vhost("/").queue("q").ready == 1
 
 
 def test_a_connection_is_described() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from escrowmq.core.branches.branch import Limits
-from escrowmq.core.budget import TURN
 from escrowmq.server.relief import Relief
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import frame
@@ -39,8 +38,6 @@ from escrowmq.wire.amqp10.errors import (
     TRANSACTION_ROLLBACK,
     TRANSACTION_TIMEOUT,
     UNKNOWN_TRANSACTION,
-    AmqpFault,
-    link_fault,
 )
 from escrowmq.wire.amqp10.session import Session
 from escrowmq.wire.amqp10.transfers import Transfers
@@ -248,95 +245,6 @@ class TestPosting:
         assert site.contents() == [b"x"]
         site.client.post(0, handle=3)
         assert site.client.outcome(0).state == Accepted(), "the tag is free"
-
-
-class TestLargeTransactions:
-    @pytest.fixture(autouse=True)
-    def small(self, monkeypatch: pytest.MonkeyPatch, site: Controller) -> None:
-        monkeypatch.setattr(site.server.broker.transactions, "large", 3)
-
-    def turns(self, site: Controller, ident: bytes, *, fail: bool) -> int:
-        """Discharge with a budget that ends at once in each turn. Return the number of turns."""
-        engine = site.server.broker.engine
-        site.number += 1
-        payload = b"\x00\x53\x77" + encode_composite(Discharge(ident, fail))
-        engine.requests.left, engine.requests.turn = 2, 0
-        site.server.receive(
-            site.client.port, frame(0, encode_performative(Transfer(CONTROL, site.number, b"d", 0, False)), payload)
-        )
-        turns = 1
-        while site.client.port.endpoint._reader._busy:
-            engine.requests.left = 0
-            site.server.receive(site.client.port, b"")
-            turns += 1
-        engine.requests.turn = TURN
-        return turns
-
-    @pytest.mark.rule("SET-7")
-    @pytest.mark.parametrize("fail", [False, True])
-    def test_a_discharge_is_done_in_pieces(self, site: Controller, fail: bool) -> None:
-        consuming(site, 5)
-        ident = site.declare()
-        for number in range(5, 10):
-            site.post(ident, number, b"%d" % number)
-        for number in range(5):
-            site.retire(ident, number, number, Accepted(), settled=bool(number % 2))
-        assert self.turns(site, ident, fail=fail) > 2
-        site.server.end_turn()
-        site.server.run_disk()
-        site.client.collect()
-        assert [answer.state for answer in self.answers(site, RECEIVER)] == [Accepted()]
-        if fail:
-            assert (site.unsettled(), site.contents()) == (3, [b"1", b"3"])
-        else:
-            assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
-
-    def answers(self, site: Controller, role: bool) -> list[Disposition]:
-        found = [each.performative for each in site.client.inbox if isinstance(each.performative, Disposition)]
-        return [each for each in found if each.role == role]
-
-    @pytest.mark.rule("SET-7")
-    def test_a_commit_that_is_written_is_completed_without_its_client(self, site: Controller) -> None:
-        consuming(site, 5)
-        ident = site.declare()
-        for number in range(5, 10):
-            site.post(ident, number, b"%d" % number, durable=True)
-        site.retire(ident, 0, 4, Accepted(), settled=False)
-        transaction = site.client.port.endpoint.transactions.find(ident)
-        work = transaction.commit_in_pieces()
-        while not transaction.lsn:
-            site.server.broker.engine.requests.left = 0
-            next(work)
-        site.server.lose(site.client.port)
-        site.server.end_turn()
-        while site.server.broker.engine.turn.unfinished:
-            site.server.end_turn()
-        site.server.run_disk()
-        assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
-
-    @pytest.mark.rule("SET-7")
-    def test_a_commit_that_is_not_written_is_rolled_back_without_its_client(self, site: Controller) -> None:
-        consuming(site, 5)
-        ident = site.declare()
-        site.retire(ident, 0, 4, Accepted(), settled=False)
-        site.server.broker.engine.requests.left = 0
-        next(site.client.port.endpoint.transactions.find(ident).commit_in_pieces())
-        site.server.lose(site.client.port)
-        site.server.end_turn()
-        assert (site.unsettled(), len(site.contents())) == (0, 5)
-
-    def test_a_transaction_that_expires_during_its_commit_is_rolled_back(self, site: Controller) -> None:
-        ident = site.declare()
-        for number in range(5):
-            site.post(ident, number)
-        transaction = site.client.port.endpoint.transactions.find(ident)
-        work = transaction.commit_in_pieces()
-        site.server.broker.engine.requests.left = 0
-        next(work)
-        transaction.fail(link_fault(TRANSACTION_TIMEOUT, "too old"))
-        with pytest.raises(AmqpFault, match="too old"):
-            next(work)
-        assert site.contents() == []
 
 
 class TestRetirement:
