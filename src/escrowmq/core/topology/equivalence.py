@@ -11,6 +11,7 @@ from escrowmq.core.topology.arguments.queue import TYPE_ARGUMENT, USED_BY, type_
 
 _ABSENT: Final = object()
 _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
+    "x-consistent-hash": ("hash-header",),
     "x-delayed-message": ("x-delayed-type",),
     "x-partitioned": ("x-message-type", "x-max-age", "x-max-length-bytes"),
 }

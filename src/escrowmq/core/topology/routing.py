@@ -188,8 +188,7 @@ class Router(Generic[Q]):
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
             matched = exchange.match(routing_key, headers)
-            if exchange.needs_headers:
-                self._steps += exchange.steps
+            self._steps += exchange.steps
             if more_keys and exchange.reads_key:
                 matched = [*matched, *chain.from_iterable([exchange.match(key, headers) for key in more_keys])]
             if gone:

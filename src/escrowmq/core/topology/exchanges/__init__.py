@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from escrowmq.core.topology.exchange import Exchange
+from escrowmq.core.topology.exchanges.consistent_hash import ConsistentHashExchange
 from escrowmq.core.topology.exchanges.delayed import DelayedExchange
 from escrowmq.core.topology.exchanges.direct import DirectExchange
 from escrowmq.core.topology.exchanges.fanout import FanoutExchange
@@ -23,6 +24,7 @@ KINDS: Final[Mapping[str, type[Exchange[Any]]]] = MappingProxyType(
             TopicExchange,
             HeadersExchange,
             DelayedExchange,
+            ConsistentHashExchange,
             PartitionedExchange,
         )
     }
