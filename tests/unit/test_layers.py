@@ -20,7 +20,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
     "admin": ("core", "text"),
     "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
-    "spark": ("client", "core.records", "java"),
+    # Stored contents as Arrow columns, for the connector.
+    "columnar": ("core.messages", "wire.amqp091"),
+    "spark": ("client", "columnar", "core.records", "java"),
     "pipeline": (
         "core.branches.branch",
         "core.half.state",

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StringType, StructField, StructType
 
 from escrowmq.client import Properties
+from escrowmq.columnar.texts import as_text
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
-from escrowmq.spark.columns import Columns, as_text
+from escrowmq.spark.columns import Columns
 from escrowmq.spark.errors import EscrowSparkError
 from escrowmq.spark.schema import PROPERTIES, SOURCE
 from escrowmq.wire.amqp091 import bulk
@@ -96,7 +97,7 @@ def test_bodies_and_positions_are_not_copied() -> None:
     given = block(("", "q", Properties(), 5, False, [b"a" * 100] * 50))
     found = Columns(SOURCE).batch("q", given)
     body = found.column("body").buffers()
-    assert body[2].address == pa.py_buffer(given.bodies.data).address
+    assert body[2].address == pa.py_buffer(given.contents.data).address
     assert found.column("position").buffers()[1].address == pa.py_buffer(given.positions).address
 
 

@@ -71,38 +71,55 @@ def test_a_batch_is_decoded_as_it_was_encoded(
 def test_columns_are_views_of_the_bytes_and_aligned() -> None:
     data = bytearray(bulk.encode(batch_of(1, [(9, ENVELOPES[0], 3, True, b"body")])))
     found = bulk.decode(data)
-    assert bytes(found.bodies.data) == b"body"
+    assert bytes(found.contents.data) == b"body"
     data[-4:] = b"BODY"
-    assert found.bodies[0] == b"BODY"
-    assert (found.positions.tolist(), found.bodies.offsets.tolist()) == ([9], [0, 4])
+    assert found.contents[0] == b"BODY"
+    assert (found.positions.tolist(), found.contents.offsets.tolist()) == ([9], [0, 4])
     assert len(bulk.encode(batch_of(1, [(9, ENVELOPES[0], 3, True, b"")]))) % bulk.ALIGNMENT == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from([PLAIN, b"\0\0"]), st.binary(min_size=1, max_size=9), st.booleans())))
-def test_packed_content_is_written_as_properties_and_body(some: list[tuple[bytes, bytes, bool]]) -> None:
+def test_packed_content_is_handed_out_as_it_is_stored(some: list[tuple[bytes, bytes, bool]]) -> None:
     packed = Envelope("", "q", protocol=PACKED)
     content = [
         (i, packed, 0, False, pack(props, body)) if packs else (i, ENVELOPES[0], 0, False, body)
         for i, (props, body, packs) in enumerate(some)
     ]
-    found = bulk.decode(bulk.encode(batch_of(1, content))).messages()
+    encoded = bulk.decode(bulk.encode(batch_of(1, content)))
     expected = [(props if packs else PLAIN, body) for props, body, packs in some]
-    assert [(message.properties, message.body) for message in found] == expected
+    assert [(message.properties, message.body) for message in encoded.messages()] == expected
+    assert bytes(encoded.contents.data) == b"".join(each[4] for each in content)
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.sampled_from([PLAIN, b"\0\0"]))))
-def test_keyed_content_is_written_with_its_routing_keys(some: list[tuple[bytes, bytes]]) -> None:
+def test_keyed_content_is_handed_out_as_it_is_stored(some: list[tuple[bytes, bytes]]) -> None:
     keyed = Envelope("x", "", protocol=KEYED)
     content = [(i, keyed, 0, False, join(key, pack(props, b"body"))) for i, (key, props) in enumerate(some)]
     encoded = bulk.decode(bulk.encode(batch_of(1, content)))
     found = [(m.exchange, m.routing_key, m.properties, m.body) for m in encoded.messages()]
     assert found == [(b"x", key, props, b"body") for key, props in some]
-    assert len(encoded.run_ends) == sum(1 for i in range(len(some)) if i == 0 or some[i] != some[i - 1])
+    assert len(encoded.run_ends) == min(len(some), 1)
+
+
+@pytest.mark.parametrize("form", [PACKED, SECTIONS])
+def test_the_history_of_a_dead_letter_is_put_into_the_properties_of_each(form: int) -> None:
+    death = Death("q", "expired", 1, 5000, "", ("k", "secret"), None)
+    dead = Envelope("", "q", protocol=form, deaths=(death,), extra_keys=("secret",))
+    contents = [
+        pack(PLAIN, b"one") if form == PACKED else encode_section(DATA, b"one"),
+        pack(b"\0\0", b"two") if form == PACKED else encode_section(DATA, b"two"),
+    ]
+    content = [(1, ENVELOPES[0], 0, False, b"live"), *((i, dead, 0, False, each) for i, each in enumerate(contents, 2))]
+    data = bulk.encode(batch_of(1, content))
+    found = list(bulk.decode(data).messages())
+    assert [message.body for message in found] == [b"live", b"one", b"two"]
+    assert [b"x-death" in message.properties for message in found] == [False, True, True]
+    assert b"secret" not in data
 
 
 @pytest.mark.rule("MSG-4")
 def test_messages_of_amqp_10_have_the_same_columns() -> None:
-    foreign = Envelope("e", "k", protocol=SECTIONS, durable=True, priority=4)
+    foreign = Envelope("e", "k", protocol=SECTIONS, durable=True, priority=4, ttl=1500)
     section = encode_section(APPLICATION_PROPERTIES, {"h": "v"})
     content: list[tuple[int, Envelope, int, bool, bytes]] = [
         (1, ENVELOPES[0], 5, False, b"plain"),
@@ -110,7 +127,7 @@ def test_messages_of_amqp_10_have_the_same_columns() -> None:
         (3, foreign, 5, False, section + encode_section(DATA, b"two")),
     ]
     found = list(bulk.decode(bulk.encode(batch_of(1, content))).messages())
-    properties = Properties(headers={"h": "v"}, delivery_mode=2).encode()
+    properties = Properties(headers={"h": "v"}, delivery_mode=2, expiration="1500").encode()
     assert [(each.exchange, each.routing_key, each.properties, each.body) for each in found] == [
         (b"", b"q", PLAIN, b"plain"),
         (b"e", b"k", properties, b"one"),
@@ -128,7 +145,7 @@ def test_properties_are_those_of_a_delivery() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_octets_are_refused_or_decoded(data: bytes) -> None:
-    for given_ in (data, bulk.MAGIC + b"\1\0\0\0" + data):
+    for given_ in (data, bulk.MAGIC + b"\2\0\0\0" + data):
         try:
             found = bulk.decode(given_)
         except BulkError:
@@ -167,7 +184,7 @@ def test_truncated_and_overlong_octets_are_refused(
     ("at", "value", "text"),
     [
         (0, b"X", "begins with b'EMQB'"),
-        (4, b"\2", "version 2"),
+        (4, b"\1", "version 1"),
         (6, b"\1", "flags 0x1"),
         (20, b"\0", "ascend|cover|column|follow"),
         (16, b"\xff\xff\xff\xff", "in the middle of a column"),
