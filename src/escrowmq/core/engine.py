@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.budget import DEADLINE, HEADERS, Budget
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.counters import BrokerCounters
 from escrowmq.core.deadlines import Deadlines
 from escrowmq.core.leftover import LeftOver
 from escrowmq.core.messages.entry import Entry, Run
@@ -87,6 +88,7 @@ class Engine:
         self.settlements = Settlements(log)
         self.deliveries: Deliveries | None = None
         self.channels: Counter[str] = Counter()  # open ones, by user
+        self.counters = BrokerCounters()
         self.scarcity = ""
         """The resource that is so scarce that only operations that free some of it are allowed; empty if none is."""
         self.budget = Budget()  # for deliveries
@@ -266,6 +268,7 @@ class Engine:
             self.dirty[queue] = None
             return consumer
         queue.consumers.add(consumer)
+        self.counters.consumers_added += 1
         queue.had_consumer = True
         self.dirty[queue] = None
         return consumer
@@ -309,6 +312,7 @@ class Engine:
                 if self.deliveries is not None:
                     self.deliveries.note(queue, label, entries, settled=auto_settle)
                 if auto_settle:
+                    queue.count_auto_settled(entries)
                     self.settlements.add(queue, entries, _ACCEPTED)
                 else:
                     queue.note_delivered(entries)
@@ -351,7 +355,7 @@ class Engine:
         if disposition is not _ACCEPT:
             self._reject(queue, entries)
         elif queue.is_stream:  # reading takes nothing from it
-            return
+            queue.counters.accepted += len(entries)
         elif queue.deleted:
             release(self.log, entries)
         else:
@@ -378,9 +382,11 @@ class Engine:
         for queue, entries in accepted.items():
             if queue.consumers and (queue.is_stream or len(queue.order)):
                 self.dirty[queue] = None
-            if queue.deleted:
+            if queue.is_stream:
+                queue.counters.accepted += len(entries)
+            elif queue.deleted:
                 release(self.log, entries)
-            elif not queue.is_stream:
+            else:
                 self.settlements.add(queue, entries, _ACCEPTED)
 
     def requeue(self, consumer: Consumer, entries: list[Entry]) -> None:

@@ -8,6 +8,7 @@ from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.counters import BranchCounters
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.unsettled import size_of_one
 
@@ -273,6 +274,7 @@ class TransactionBranch:
         "_latest",
         "arrivals",
         "bytes",
+        "counters",
         "holding",
         "kept_bytes",
         "limits",
@@ -286,8 +288,17 @@ class TransactionBranch:
         "watch",
     )
 
-    def __init__(self, number: int, limits: Limits, watch: Watch, give_back: GiveBack) -> None:
-        """Begin the branch. `give_back` undoes settlements whose undo is RETURN."""
+    def __init__(
+        self,
+        number: int,
+        limits: Limits,
+        watch: Watch,
+        give_back: GiveBack,
+        counters: BranchCounters | None = None,
+    ) -> None:
+        """Begin the branch. `give_back` undoes settlements whose undo is RETURN; `counters` count its kind."""
+        self.counters = counters or BranchCounters()
+        self.counters.begun += 1
         self._give_back = give_back
         self._keeps = False  # whether the undo of any settlement is a `Keep`
         self.number = number
@@ -307,7 +318,10 @@ class TransactionBranch:
 
     def step(self, given: Input) -> State:
         """Take the transition that the table names for `given`. Raises ILLEGAL_STATE for a missing cell."""
+        before = self.state
         self.state = self.after(given)
+        if self.state is not before:
+            self.counters.entered[self.state] += 1
         return self.state
 
     def after(self, given: Input) -> State:
@@ -328,6 +342,7 @@ class TransactionBranch:
         """
         self.number = number
         self.state = State.ACTIVE
+        self.counters.begun += 1
         self.operations = self.bytes = self.kept_bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
@@ -516,6 +531,7 @@ def step_each(branches: Iterable[TransactionBranch], before: State, given: Input
     after = TRANSITIONS[before][given]
     for branch in branches:
         branch.state = after
+        branch.counters.entered[after] += 1
 
 
 def _verb(given: Input) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.counters import count_left
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Outcome
@@ -277,7 +278,8 @@ class Decision:
                 queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
                 if queue.unsynced:
                     host.seal(queue)
-        for (queue, _), entries in self._removals.items():
+        for (queue, outcome), entries in self._removals.items():
+            count_left(queue, outcome, len(entries))
             release(log, entries)
             if queue.marks:
                 queue.unmark([entry.position for entry in entries])

@@ -13,6 +13,7 @@ from escrowmq.core.branches import resolution
 from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
+from escrowmq.core.counters import count_left
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.returning import Standstill, part_of
@@ -77,7 +78,7 @@ class LargeEffects:
         self._retained = 0
         self._pages: list[tuple[int, int]] = []  # addresses of blocks in records of their own, and messages to retain
         self._runs: list[tuple[PreparedRun, int]] = []  # with the messages of which the queues take over the block
-        self._gone: list[tuple[Consumer, list[Entry]]] = []
+        self._gone: list[tuple[Consumer, list[Entry], Outcome]] = []
         self._back: list[tuple[Consumer, list[Entry], Modification | Disposition]] = []
         self._returning: dict[Queue, None] = {}
         self._pause: Standstill | None = None
@@ -178,7 +179,7 @@ class LargeEffects:
             self._returning[queue] = None
             if not entries:
                 return 1 + len(returning) // _SETTLED
-        self._gone.append((consumer, entries))
+        self._gone.append((consumer, entries, outcome))
         if queue.deleted:
             self.bereft = True
         elif not queue.is_stream:
@@ -252,8 +253,10 @@ class LargeEffects:
                 yield 1 + count // _MADE
         self._gone.reverse()
         while self._gone:
-            consumer, entries = self._gone.pop()
+            consumer, entries, outcome = self._gone.pop()
             queue = engine.leave(consumer, len(entries))
+            if not queue.is_stream or outcome is Outcome.ACCEPTED:
+                count_left(queue, outcome, len(entries))
             if not queue.is_stream:
                 release(engine.log, entries)
                 if queue.marks:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from escrowmq.core.branches.transactions import Transactions
     from escrowmq.core.branches.xid import Xid
+    from escrowmq.core.counters import BrokerCounters
     from escrowmq.core.deadlines import Deadlines
     from escrowmq.core.ports import Holder
     from escrowmq.core.records.branches import Prepared
@@ -40,6 +41,7 @@ class Host(Protocol):
 
     now: int
     scarcity: str
+    counters: BrokerCounters
     deadlines: Deadlines
     holders: dict[Holder, None]
 
@@ -128,6 +130,7 @@ class Registry:
         )
         if found.belongs is not None:
             branch.concerns = Concerns.restored(found.belongs.concerns, complete=found.belongs.complete)
+        branch.counters.begun -= 1  # it began before the restart
         branch.state = State(found.state)
         self._shares.prepare(branch)
         branch.timeout = found.timeout
@@ -151,6 +154,7 @@ class Registry:
             user=user,
             vhost=vhost,
             give_back=self._transactions.give_back,
+            counters=self._engine.counters.xa,
         )
         branch.holding = self.holdings.begin(user, vhost)
         self._branches[xid] = branch

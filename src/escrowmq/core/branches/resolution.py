@@ -52,7 +52,7 @@ class BranchEffects:
     deleted; the answer then also waits until that deletion is on disk (TX-8).
     """
 
-    __slots__ = ("_back", "_branch", "_engine", "_left", "bereft", "decision", "returned")
+    __slots__ = ("_back", "_branch", "_engine", "_left", "_read", "bereft", "decision", "returned")
 
     def __init__(self, engine: Host, branch: TransactionBranch, prepared: Sequence[PreparedRun] | None = None) -> None:
         """Gather the effects. `prepared` holds the published runs of a prepared branch."""
@@ -60,6 +60,7 @@ class BranchEffects:
         self._branch = branch
         self._back: list[tuple[Consumer, list[Entry], Disposition | Modification]] = []
         self._left: list[tuple[Consumer, int]] = []
+        self._read: list[tuple[Queue, int]] = []  # acknowledged messages of streams
         self.bereft = False
         self.returned: list[Publication] = []
         self.decision = Decision(engine, branch.number, short=prepared is not None)
@@ -108,6 +109,7 @@ class BranchEffects:
                     continue
             self._left.append((consumer, len(entries)))
             if queue.is_stream:
+                self._read += [(queue, len(entries))] if outcome is Outcome.ACCEPTED else []
                 continue
             if queue.deleted:
                 self.bereft = True
@@ -134,6 +136,8 @@ class BranchEffects:
         """Restore the consumers' credit for settled deliveries, and return requeued entries to their places."""
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
+        for stream, count in self._read:
+            stream.counters.accepted += count
         for consumer, entries, change in self._back:
             give_back(self._engine, consumer, entries, change)
 

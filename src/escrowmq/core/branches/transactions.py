@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from escrowmq.core.branches.branch import Limits, Publication, Settlement
     from escrowmq.core.branches.watch import Watch
+    from escrowmq.core.counters import BrokerCounters
     from escrowmq.core.leftover import LeftOver
     from escrowmq.core.ports import Holder
     from escrowmq.core.queues.queue import Queue
@@ -32,6 +33,7 @@ _LOOKED_AT: Final = 5000  # settlements whose deliveries are counted; more than 
 class Host(large_effects.Host, Protocol):
     """The part of the engine that transactions need."""
 
+    counters: BrokerCounters
     holders: dict[Holder, None]
     left_over: LeftOver
 
@@ -73,7 +75,7 @@ class Transactions:
         """Begin a branch. Its age counts from its first work (TX-13). `watch` can be reused for one branch after
         another.
         """
-        branch = TransactionBranch(self.next_number(), limits, watch, self.give_back)
+        branch = TransactionBranch(self.next_number(), limits, watch, self.give_back, self._engine.counters.local)
         self._engine.holders[branch] = None
         return branch
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.unread import UnreadWork
     from escrowmq.core.branches.watch import Watch
     from escrowmq.core.branches.xid import Xid
+    from escrowmq.core.counters import BranchCounters
     from escrowmq.core.deadlines import Deadline
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.ports import Log
@@ -163,8 +164,9 @@ class XaBranch(TransactionBranch):
         user: str,
         vhost: str,
         give_back: GiveBack,
+        counters: BranchCounters | None = None,
     ) -> None:
-        super().__init__(number, limits, watch, give_back)
+        super().__init__(number, limits, watch, give_back, counters)
         self.xid = xid
         self.owner = owner[:MAX_OWNER]
         self.user = user

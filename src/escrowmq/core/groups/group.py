@@ -169,7 +169,10 @@ class Group:
             if not selection.taken and not selection.passed:
                 continue
             changed = True
-            for entry, attempts in zip(selection.taken, cursor.lease(selection, generation, due), strict=True):
+            counts = cursor.lease(selection, generation, due)
+            stream.counters.delivered += len(counts)
+            stream.counters.redelivered += sum([attempts > 1 for attempts in counts])
+            for entry, attempts in zip(selection.taken, counts, strict=True):
                 handle = Handle(self.number, stream.ident, entry.position, generation)
                 leases.append(Lease(stream, entry, attempts, handle))
         self._measure()
@@ -187,6 +190,7 @@ class Group:
                 by_cursor.setdefault(cursor, {})[handle.position] = handle.generation
         for cursor, generations in by_cursor.items():
             cursor.settle(generations, SettledCause.HANDLED)
+            cursor.stream.counters.accepted += len(generations)
         self._measure()
         return Acknowledgement(self.host.log.end_lsn if by_cursor else 0, stale)
 
@@ -257,7 +261,10 @@ class Group:
             )
             decision.place(dead, [content], (streams[position % len(streams)],))
         decision.record(Settling(cursor, {position: cursor.out[position].generation}, SettledCause.DEAD))
-        return decision.apply()
+        lsn = decision.apply()
+        counts = cursor.stream.counters.dead_lettered
+        counts[outcome] = counts.get(outcome, 0) + len(entries)
+        return lsn
 
     # -- members that keep their own position
 

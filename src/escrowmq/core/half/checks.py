@@ -116,6 +116,7 @@ class Checking:
             state = after(half.state, HalfInput.EXHAUST, half.title)
             queue.ledger.set(number, state, self._engine.now, half.checks)
             self._changes.setdefault((queue, Kind.HALF_PARKED), []).append((number, options.checks))
+            self._engine.counters.half.parked += 1
             self.parked(half)
             return
         key = half.vhost, half.group, half.user
@@ -134,6 +135,7 @@ class Checking:
             queue.timetable.rest_waits(half.group, half.user)
             self._unavailable(key)
             return
+        self._engine.counters.half.checks += 1
         due = self._engine.now + options.interval_ms
         queue.ledger.set(number, after(half.state, HalfInput.CHECK, half.title), due, half.checks)
         queue.timetable.add(number, options.interval_ms)

@@ -126,6 +126,11 @@ class HalfDecisions:
         decision.remove(queue, group.entries, Outcome.COMMITTED if wanted is _COMMITTED else Outcome.ROLLED_BACK)
         decision.record(Deciding(group.decided, lambda decided: self._decided(queue, decided)))
         decision.apply(sealed=True)
+        counters = self._engine.counters.half
+        if wanted is _COMMITTED:
+            counters.committed += len(group.entries)
+        else:
+            counters.rolled_back += len(group.entries)
 
     def _place(self, group: _HalfRecord, entry: Entry, target: Queue | None) -> None:
         """Place the message in its destination, unless that was deleted. If possible, the new record refers to the

@@ -124,6 +124,7 @@ class HalfStorage:
         if queue.timetable.add_each([half.number for half in made], delay_ms):
             self._checks.arm(queue)
         queue.stored(made[0].number, lsn)
+        self._engine.counters.half.stored += len(made)
 
     def _queue_for(self, vhost: str) -> HalfQueue:
         queue = self._queue_of(vhost)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.counters import QueueCounters
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.marks import MarkTable
@@ -69,6 +70,7 @@ class Queue:
         "bytes",
         "captured",
         "consumers",
+        "counters",
         "deleted",
         "delivered_below",
         "delivered_recorded",
@@ -136,6 +138,7 @@ class Queue:
         self.unread: Place | None = None  # where a consumer that selects messages could not read
         self._getter: ref[Consumer] | None = None
         self.next_position = 1
+        self.counters = QueueCounters()
         self.unsettled = 0
         self.producers = 0  # links that publish to it by its name
         self.bytes = 0
@@ -378,10 +381,24 @@ class Queue:
 
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered to a client and unsettled."""
-        self.unsettled += len(entries)
-        last = max(entries).position if self.options.max_priority else entries[-1].position
-        if last >= self.delivered_below:
+        count, ordered = len(entries), not self.options.max_priority
+        self.unsettled += count
+        self.counters.delivered += count
+        below = self.delivered_below
+        if (entries[0] if ordered else min(entries)).position < below:
+            self._count_redelivered(entries)
+        last = entries[-1].position if ordered else max(entries).position
+        if last >= below:
             self.delivered_below = last + 1
+
+    def count_auto_settled(self, entries: list[Entry]) -> None:
+        """Count deliveries that are settled at once."""
+        self.counters.auto_settled += len(entries)
+        if (min(entries) if self.options.max_priority else entries[0]).position < self.delivered_below:
+            self._count_redelivered(entries)
+
+    def _count_redelivered(self, entries: list[Entry]) -> None:
+        self.counters.redelivered += sum([entry.deliveries > 0 for entry in entries])
 
     def record_delivered(self) -> None:
         """Record in the log up to which position the queue has been delivered."""

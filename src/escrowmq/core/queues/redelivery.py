@@ -77,6 +77,7 @@ class Redelivery:
             consumer.acquirer.given_back(queue, entries)
         for entry in entries:
             entry.deliveries += 1
+        queue.counters.requeued += len(entries)
         return queue
 
     def _modify(self, queue: Queue, entries: list[Entry], modification: Modification) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from escrowmq.core.counters import count_left
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import TRANSIENT, Reference, merged
@@ -32,6 +33,7 @@ class Removals:
 
     def forget(self, queue: Queue, references: list[Reference], outcome: Outcome) -> None:
         """Note that the messages of `references` have left `queue` for good."""
+        count_left(queue, outcome, sum([reference.length for reference in references]))
         if queue.durable:
             ranges = merged([(r.first, r.length) for r in references if r.lsn and not r.start & TRANSIENT])
             if ranges:

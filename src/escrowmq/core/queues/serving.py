@@ -89,7 +89,10 @@ def hand(queue: Queue, host: Host, consumer: Consumer, entries: list[Entry]) -> 
     consumer.spend(len(entries))
     if consumer.auto_settle:
         receiver.deliver(consumer, entries)
-        if not queue.is_stream:
+        queue.count_auto_settled(entries)
+        if queue.is_stream:
+            queue.counters.accepted += len(entries)
+        else:
             host.settlements.add(queue, entries, _ACCEPTED)
         consumer.settled(len(entries))
         return

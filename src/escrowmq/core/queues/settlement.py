@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core.counters import count_left
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
@@ -15,12 +17,12 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Log
     from escrowmq.core.queues.delivery_log import Deliveries
-    from escrowmq.core.queues.outcome import Outcome
     from escrowmq.core.queues.queue import Queue
 
 _run = attrgetter("run")
 _lsn = attrgetter("run.lsn")
 _SETTLE: Final = Kind.SETTLE  # found sooner than a member of an enumeration
+_ACCEPTED: Final = Outcome.ACCEPTED
 
 
 class Settlements:
@@ -33,8 +35,12 @@ class Settlements:
         self.deliveries: Deliveries | None = None
         self._waiting: dict[tuple[Queue, Outcome], list[Entry]] = {}
 
-    def add(self, queue: Queue, entries: Iterable[Entry], outcome: Outcome) -> None:
-        """Note that `entries` have left `queue`. Queues that have nothing in the log cost nothing."""
+    def add(self, queue: Queue, entries: Sequence[Entry], outcome: Outcome) -> None:
+        """Note that `entries` have left `queue`. Queues that have nothing in the log cost next to nothing."""
+        if outcome is _ACCEPTED:
+            queue.counters.accepted += len(entries)
+        else:
+            count_left(queue, outcome, len(entries))
         if queue.marks:
             queue.unmark([entry.position for entry in entries])
         if not queue.logged:

@@ -412,6 +412,7 @@ class StreamQueue(Queue):
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered. A stream does not record whether they were delivered before."""
         self.unsettled += len(entries)
+        self.counters.delivered += len(entries)
 
     def _drop_by_size(self) -> None:
         most = self.options.max_length_bytes

@@ -148,6 +148,7 @@ class Reservations:
             held = Held(queue.ident, group, reservation.settled, first, ranges, copies, reservation.holder)
             self._engine.log.append(Kind.HELD, *encode_held(held))
             queue.delivered_recorded = max(queue.delivered_recorded, below)
+        queue.counters.delivered += reservation.end - first
         return reservation.end - first
 
     def _detached(self, queue: Queue, most: int) -> Iterator[list[Detached]]:
@@ -372,6 +373,7 @@ class Reservations:
         if limit is not None and deliveries and queue.durable:
             engine.log.append(Kind.RETURNED, encode_returned(queue.ident, deliveries.items()))
         if returned:
+            queue.counters.requeued += sum([reference.length for reference in returned])
             queue.take_back(returned, deliveries, sum(map(self._reader.size_of, returned)) if queue.limited else 0)
         for reference in spent:
             block = engine.pager.load(reference)

@@ -311,5 +311,6 @@ class ReservationSettlement:
             for first, length in reservation.ranges(reservation.first, self.end):
                 queue.unmark(range(first, first + length))
         for lsn, count in reservation.take_below(self.end):
+            queue.counters.accepted += count
             log.release(lsn, count)
         reservation.settled = self.end

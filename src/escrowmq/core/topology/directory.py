@@ -14,6 +14,7 @@ from escrowmq.core.access.records import ACCESS_KINDS, deleted_record, set_recor
 from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.budget import DECLARED, DELETED, Budget
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
+from escrowmq.core.counters import BrokerCounters, count_left
 from escrowmq.core.queues import delayed, host
 from escrowmq.core.queues.admission import Admissions, filter_of
 from escrowmq.core.queues.outcome import Outcome
@@ -48,6 +49,7 @@ class Host(host.Host, Protocol):
     """The operations that the directory needs from the engine."""
 
     scarcity: str
+    counters: BrokerCounters
     requests: Budget
     admissions: Admissions
     delays: delayed.Delays
@@ -109,6 +111,7 @@ class Directory:
         for queue in vhost.every_queue():
             self._delete_queue(queue)
         del self.vhosts[name]
+        self._engine.counters.vhost_deleted(name)
         self.record_access_removed(self.access.remove_vhost(name))
         self._engine.left_over.begin(self._dismantling(vhost))
 
@@ -426,6 +429,7 @@ class Directory:
         self._engine.requests.left -= DELETED
         queue.change()
         queue.retire()
+        self._engine.counters.queue_deleted(queue)
         for drop in self._at_queue_deletion:
             drop(queue)
         if queue.owner is not None:
@@ -440,6 +444,7 @@ class Directory:
         if queue.limited or queue.unsynced:
             queue.refresh()
         count = queue.ready
+        count_left(queue, Outcome.PURGED, count)
         queue.change()
         self._engine.removals.withdraw(queue, queue.order.withdraw(), Outcome.PURGED)
         queue.bytes = 0

@@ -82,7 +82,8 @@ class Channel:
         self.commit_frame = method_frame(number, TxCommit())
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
-        self.confirms = Confirms(connection, number)
+        self.traffic = self.broker.engine.counters.traffic_of(self.vhost.name, "amqp091")
+        self.confirms = Confirms(connection, number, self.traffic)
         self.demarcation: Demarcation | None = None
         self.committing: Iterator[None] | None = None  # the rest of a large commit
         self.scan: list[Xid] | None = None  # xids that dtx-coordination.recover has still to report
@@ -102,6 +103,7 @@ class Channel:
         self.watch = Watch(self.broker.engine.deadlines, connection.limits.transaction.age, partial(time_out, self))
         self.broker.engine.holders[self] = None
         self.broker.engine.channels[self._user] += 1
+        self.broker.engine.counters.channels_opened += 1
 
     # -- output
 
@@ -120,6 +122,7 @@ class Channel:
         """Publish a run of messages. Raises BrokerError for a fault that closes the channel (TX-6)."""
         self.resolve(form)
         envelope, queues = form.envelope, form.queues
+        self.traffic.received += len(contents)
         if len(queues) <= WIDE or self.branch is not None:  # others are charged for each piece
             self.broker.engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         if form.found.reply_to == REPLY_TO:
@@ -127,10 +130,14 @@ class Channel:
         if self.branch is not None:
             if queues or form.mandatory:
                 self.broker.transactions.enlist(self.branch, Publication(envelope, contents, queues, form.mandatory))
+            else:
+                self.traffic.dropped += len(contents)
             return
         if not queues:
             if form.mandatory:
                 self.send_returns(envelope, contents)
+            else:
+                self.traffic.dropped += len(contents)
             if self.confirming:
                 self.confirms.add(len(contents), 0)
             return
@@ -155,6 +162,7 @@ class Channel:
         """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""
         if self.closing:
             return
+        self.traffic.received += count
         receipt = self.broker.engine.publish_each(publishes)
         if receipt.placings:
             self.connection.await_rest(self, self._placed(receipt, count))
@@ -239,6 +247,7 @@ class Channel:
 
     def send_returns(self, envelope: Envelope, contents: list[bytes], after: int = 0) -> None:
         """Return unroutable messages to their publisher."""
+        self.traffic.returned += len(contents)
         for content in contents:
             key = routing_key_of(envelope, content)
             head = method_frame(self.number, BasicReturn(codes.NO_ROUTE, "NO_ROUTE", envelope.exchange, key))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.wire.amqp091 import codes
 
 if TYPE_CHECKING:
+    from escrowmq.core.counters import Traffic
     from escrowmq.wire.amqp091.connection import Connection
 
 _ACK: Final = struct.Struct(">BHIHHQBB")
@@ -20,10 +21,11 @@ _NACKED: Final = 120
 class Confirms:
     """The confirms of one channel. Sequence numbers count its publishes in confirm mode."""
 
-    __slots__ = ("_after", "_confirmed", "_connection", "_number", "_published", "closed")
+    __slots__ = ("_after", "_confirmed", "_connection", "_number", "_published", "_traffic", "closed")
 
-    def __init__(self, connection: Connection, number: int) -> None:
+    def __init__(self, connection: Connection, number: int, traffic: Traffic) -> None:
         self._connection = connection
+        self._traffic = traffic
         self._number = number
         self._published = 0
         self._confirmed = 0
@@ -45,6 +47,7 @@ class Confirms:
                 self.add(accepted, lsn)
             self.send()
             self._published = self._confirmed = first + i
+            self._traffic.answered(0, 1)
             self._put(_NACKED, self._published, 0, 0)
         rest = first + count - 1 - self._published
         if rest:
@@ -54,6 +57,7 @@ class Confirms:
         """Confirm the publishes of this turn once the log has them."""
         count = self._published - self._confirmed
         if count and not self.closed:
+            self._traffic.answered(count)
             self._put(_ACKED, self._published, 1 if count > 1 else 0, self._after)
         self._confirmed = self._published
 

@@ -22,6 +22,7 @@ from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
 
 if TYPE_CHECKING:
+    from escrowmq.core.counters import Traffic
     from escrowmq.core.termini.loan import Loan
     from escrowmq.core.termini.terminus import TerminusKey
     from escrowmq.wire.amqp10.link import Link
@@ -48,6 +49,7 @@ class Connection:
         self.state = ConnectionState.HEADER
         self.owner = Owner(self.label)  # of exclusive queues
         self.vhost: VirtualHost[Queue]
+        self.traffic: Traffic
         self.door: Door  # checks every operation; set when the virtual host is known
         self.container = ""
         self.properties: dict[object, object] = {}  # of the client's Open

@@ -191,6 +191,7 @@ def _enter(connection: Connection, opened: Open) -> AmqpFault | None:
     connection.door = Door(
         connection.broker.access, connection.login.user, connection.vhost, connection.broker.engine.requests
     )
+    connection.traffic = connection.broker.engine.counters.traffic_of(connection.vhost.name, "amqp10")
     claims, vhost, container = connection.broker.claims, connection.vhost.name, opened.container_id
     if SOLE in opened.desired_capabilities and not claims.take(vhost, container, connection.owner):
         fault = connection_fault(INVALID_FIELD, f"another connection has the container id '{container}'")

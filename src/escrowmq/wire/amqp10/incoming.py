@@ -325,14 +325,22 @@ class ProducerLink:
         mode: Mode,
     ) -> None:
         last = first + len(contents) - 1
+        traffic = self.link.session.connection.traffic
+        traffic.received += len(contents)
         if mode.transaction is not None:
             self._enlist(mode.transaction, Publication(envelope, contents, queues), first, tags, settled=mode.settled)
             return
         if not queues:
+            if mode.settled or self._topic:
+                traffic.dropped += len(contents)
+            else:
+                traffic.returned += len(contents)
             if not mode.settled and self._topic:
+                traffic.answered(len(contents))
                 self._note(tags, contents, Disposition.ACCEPTED)
                 self._answer(first, last, tags, states.ACCEPTED, "")
             elif not mode.settled:
+                traffic.answered(0, len(contents))
                 self._note(tags, contents, Disposition.RELEASED)
                 self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
             return
@@ -346,6 +354,8 @@ class ProducerLink:
     def _answer_receipt(self, receipt: Receipt, contents: list[bytes], first: int, tags: list[bytes]) -> None:
         """Answer messages that were published, of which queues may have refused some."""
         last = first + len(contents) - 1
+        refused = len(receipt.refused)
+        self.link.session.connection.traffic.answered(len(contents) - refused, refused)
         begin = 0
         for i in receipt.refused:
             if i > begin:

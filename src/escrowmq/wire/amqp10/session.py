@@ -83,6 +83,7 @@ class Session:
         self._crediting: dict[ProducerLink, None] = {}  # links that may have to grant credit
         self._starved: dict[Starving, None] = {}  # links that wait for the client's incoming window
         connection.broker.engine.channels[connection.user] += 1
+        connection.broker.engine.counters.channels_opened += 1
 
     @classmethod
     def begin(cls, connection: Connection, channel: int, begin: Begin) -> None:

@@ -10,6 +10,7 @@ from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.rocketmq.refusals import Refusals
 
 if TYPE_CHECKING:
+    from escrowmq.core.counters import Traffic
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.topology.vhost import VirtualHost
     from escrowmq.wire.endpoint import Endpoint, Host, Peer
@@ -20,9 +21,10 @@ GUEST: Final = "guest"
 class RocketmqLogin:
     """The login of one connection. `user`, `vhost` and `door` are set when it is complete."""
 
-    __slots__ = ("_endpoint", "_host", "_peer", "door", "refusals", "user", "vhost")
+    __slots__ = ("_endpoint", "_host", "_peer", "_protocol", "door", "refusals", "traffic", "user", "vhost")
 
-    def __init__(self, host: Host, endpoint: Endpoint, peer: Peer) -> None:
+    def __init__(self, host: Host, endpoint: Endpoint, peer: Peer, protocol: str) -> None:
+        self._protocol = protocol
         self._host = host
         self._endpoint = endpoint
         self._peer = peer
@@ -30,6 +32,7 @@ class RocketmqLogin:
         self.user = ""
         self.vhost: VirtualHost[Queue]
         self.door: Door
+        self.traffic: Traffic
 
     @property
     def vhost_name(self) -> str:
@@ -63,6 +66,7 @@ class RocketmqLogin:
         self._host.check_room(self._endpoint, user, name)
         self.vhost = broker.directory.vhost(name)
         self.door = Door(broker.access, user, self.vhost, broker.engine.requests)
+        self.traffic = broker.engine.counters.traffic_of(name, self._protocol)
         self.user = user
         self._host.login_judged(self._endpoint, "", Verdict(user))
         self._host.admitted(self._endpoint, user, name)

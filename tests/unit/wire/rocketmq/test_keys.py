@@ -33,7 +33,7 @@ def proof(key: str = "key", secret: bytes | None = None) -> SignedProof:
 
 
 def login(found: Server) -> RocketmqLogin:
-    return RocketmqLogin(found, cast("Any", object()), Peer("host", 1))
+    return RocketmqLogin(found, cast("Any", object()), Peer("host", 1), "rocketmq-grpc")
 
 
 def header(key: str, secret: bytes) -> dict[str, Any]:

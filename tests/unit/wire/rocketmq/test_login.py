@@ -16,7 +16,7 @@ ENDPOINT = cast("Any", object())
 
 
 def login(made: Server, *, loopback: bool = True) -> RocketmqLogin:
-    return RocketmqLogin(made, ENDPOINT, Peer("host", 1, loopback=loopback))
+    return RocketmqLogin(made, ENDPOINT, Peer("host", 1, loopback=loopback), "rocketmq-grpc")
 
 
 def test_a_client_without_a_key_is_the_user_of_the_configuration() -> None:

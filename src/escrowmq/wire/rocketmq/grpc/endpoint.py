@@ -55,7 +55,7 @@ class GrpcEndpoint:
         self._outbox = Outbox(host.broker.log)
         self.flow = OutputFlow(self._outbox, host.limits.outbox, self._read_on)
         self._http2 = Http2Connection(self, self._put, Http2Limits(), self._pauses)
-        self._login = RocketmqLogin(host, self, peer)
+        self._login = RocketmqLogin(host, self, peer, "rocketmq-grpc")
         self._session: GrpcSession | None = None
         self._incomplete = 0
         self._is_lost = False

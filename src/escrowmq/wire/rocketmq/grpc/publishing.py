@@ -79,6 +79,7 @@ def _store(
     """Store one message. Return its result, and the LSN that the answer waits for."""
     topic = session.topic(message.topic)
     session.door.check_publish(topic.name, (incoming.tag,))
+    session.traffic.received += 1
     check_type(topic.message_type, incoming.kind)
     if incoming.kind == "transaction":
         return result(incoming.message_id), store_half(session, call, topic, incoming)
@@ -103,6 +104,7 @@ def _publish(session: GrpcSession, topic: Topic, incoming: IncomingMessage) -> t
     else:
         offset = queues[0].next_position - 1
     receipt = engine.publish(envelope, [content], queues)
+    session.traffic.answered(1)
     return result(incoming.message_id, offset, handle), receipt.lsn
 
 

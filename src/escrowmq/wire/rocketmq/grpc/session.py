@@ -41,6 +41,7 @@ class GrpcSession:
         self.user = login.user
         self.vhost: VirtualHost[Queue] = login.vhost
         self.door = login.door
+        self.traffic = login.traffic
         self.refusals = login.refusals
         self.catalogue = Catalogue(self.broker, self.vhost, self.door)
         self.clients: dict[str, GrpcClient] = {}

@@ -63,7 +63,7 @@ class RemotingConnection:
         self.options: RocketmqOptions = host.limits.rocketmq
         self.largest_body = host.limits.message_size
         self.most_subscriptions = host.limits.subscriptions
-        self.login = RocketmqLogin(host, self, peer)
+        self.login = RocketmqLogin(host, self, peer, "rocketmq-remoting")
         self.consumers = host.common(ConsumerRegistry)
         self.producer = RemotingProducer(self)
         self.client_id = ""

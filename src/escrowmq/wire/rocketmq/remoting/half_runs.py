@@ -124,6 +124,7 @@ class HalfRuns:
     def _store(self, topic: str, group: str, some: list[WaitingHalf], answer: Answer) -> int:
         connection = self._connection
         login, lsn = connection.login, 0
+        login.traffic.received += len(some)
         results = connection.broker.half.store_each(
             login.vhost_name,
             topic,

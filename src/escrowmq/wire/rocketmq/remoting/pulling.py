@@ -87,6 +87,8 @@ class Pull:
         if not found:
             self.position = after
             return self._response(ResultCode.PULL_RETRY_IMMEDIATELY, after)
+        stream.counters.auto_settled += len(found)
+        stream.counters.accepted += len(found)  # the member keeps its own position
         return self._response(ResultCode.SUCCESS, after, self._encoded(found))
 
     def nothing(self) -> Command:

@@ -224,6 +224,9 @@ class SendRuns:
             (envelope, contents, (stream,)) for stream, runs in streams.items() for envelope, contents in runs
         )
         self._lsn = max(self._lsn, receipt.lsn)
+        traffic = self._connection.login.traffic
+        traffic.received += len(sends)
+        traffic.answered(len(sends) - sum([is_one_way for *_, is_one_way in sends]))
         for stream, queue, key, opaque, is_one_way in sends:
             position = positions[stream]
             positions[stream] = position + 1

@@ -118,6 +118,7 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
     tag = found.get(properties.TAGS, "")
     _check_tag(tag)
     connection.login.door.check_publish(topic.name, (tag,))
+    connection.login.traffic.received += 1
     if transactional:
         return store_half(connection, asked.group, topic, tag, content, found)
     envelope, stream = envelope_of(topic.name, tag), topic.streams[partition]
@@ -129,10 +130,12 @@ def send(connection: RemotingConnection, request: Command) -> HandlerReply:
         handle = handle_of(engine, queues, envelope, packed, found.get(properties.UNIQUE_KEY, ""))
         receipt = engine.publish(envelope, [packed], queues)
         if handle:
+            connection.login.traffic.answered(1)
             return _delayed(connection, topic, partition, found.get(properties.UNIQUE_KEY, ""), handle, receipt.lsn)
     else:
         position = stream.next_position
         receipt = engine.publish(envelope, [packed], (stream,))
+    connection.login.traffic.answered(1)
     return _sent(connection, stream, partition, position, found.get(properties.UNIQUE_KEY, ""), receipt.lsn)
 
 
@@ -211,6 +214,8 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
     engine.requests.left -= len(parts) // 4
     first = stream.next_position
     lsn = engine.publish_each((envelope_of(topic.name, tag), contents, (stream,)) for tag, contents in runs).lsn
+    connection.login.traffic.received += len(parts)
+    connection.login.traffic.answered(len(parts))
     key = properties.value_of(parts[0].properties, properties.UNIQUE_KEY) or ""
     return _sent(connection, stream, partition, first, key, lsn)
 
