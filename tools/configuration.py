@@ -22,13 +22,23 @@ from tools.pages import write_or_check
 HEAD = """# Configuration
 
 `escrowmq serve --config FILE.toml` reads a [TOML](https://toml.io) file. Every key is optional and has the default
-given here. Four options override the file: `--data-dir` (the key `data_dir`), `--listen` (`listen.address`),
-`--rocketmq` (`rocketmq.enabled`, which it sets to true) and `--log-level` (`log.level`). At the start the broker
-refuses unknown keys and invalid values. The error names the file, the key and the expected value:
+given here.
+
+An environment variable overrides the file. Its name consists of `ESCROWMQ_`, the table and the key in capital letters,
+as in `ESCROWMQ_LIMITS_FRAME_MAX=64KiB`, `ESCROWMQ_LOG_FORMAT=json` or `ESCROWMQ_DATA_DIR=/var/lib/escrowmq`. Its value
+is that of the file; a text needs no quotation marks, and a list is written as in the file. A password can be in a file:
+`ESCROWMQ_SECURITY_DEFAULT_PASSWORD_FILE=/run/secrets/guest` names a file whose first line is the password.
+`ESCROWMQ_CONFIG` names the TOML file itself.
+
+Four options override both: `--data-dir` (the key `data_dir`), `--listen` (`listen.address`), `--rocketmq`
+(`rocketmq.enabled`, which it sets to true) and `--log-level` (`log.level`).
+
+At the start the broker refuses unknown keys and invalid values. The error names the source, the key and the expected
+value:
 
 ```text
 broker.toml: limits.frame_mxa: unknown key; did you mean frame_max?
-broker.toml: log.level: expected 'debug', 'info', 'warning' or 'error', not 'loud'
+environment variable ESCROWMQ_LOG_LEVEL: expected 'debug', 'info', 'warning' or 'error', not 'loud'
 ```
 
 Sizes are bytes or a text with a unit (`"64KiB"`, `"1.5GB"`), durations are seconds or a text with a unit (`"250ms"`,

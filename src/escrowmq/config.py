@@ -1,4 +1,4 @@
-"""The configuration: its settings, their defaults and limits, and how a TOML file becomes one frozen object.
+"""The configuration: its settings, their defaults and limits. `config_sources` reads them.
 
 The fields' descriptions are the documentation: docs/configuration.md is generated from them.
 """
@@ -6,16 +6,12 @@ The fields' descriptions are the documentation: docs/configuration.md is generat
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import ValidationInfo as Info
-from pydantic_core import ErrorDetails
 
 from escrowmq.units import (
     ADDRESS_FORM,
@@ -528,72 +524,3 @@ class Config(Section):
     rocketmq: RocketmqSection = RocketmqSection()
     compatibility: CompatibilitySection = CompatibilitySection()
     log: LogSection = LogSection()
-
-
-def load(path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Config:
-    """Read a TOML file, or take the defaults, and apply the overrides of the command line (`{"listen.address": …}`).
-
-    Raises:
-        ConfigError: The file cannot be read or is not TOML, a key is unknown, a value is invalid, or TLS is incomplete.
-    """
-    values: dict[str, Any] = _read(path) if path else {}
-    overrides = overrides or {}
-    for key, value in overrides.items():
-        section, _, name = key.rpartition(".")
-        table = values.setdefault(section, {}) if section else values
-        if isinstance(table, dict):  # otherwise the validation refuses it
-            table[name] = value
-    try:
-        config = Config.model_validate(values, context={"folder": path.parent} if path else None)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise ConfigError(*(_explain(fault, str(path), overrides) for fault in faults)) from None
-    if missing := _missing_for_tls(config):
-        raise ConfigError(f"{path or 'command line'}: {missing}")
-    return config
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"configuration file {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
-
-
-def _explain(fault: ErrorDetails, file: str, overrides: Mapping[str, object]) -> str:
-    location = fault["loc"]
-    key = ".".join(str(part) for part in location)
-    source = "command line" if key in overrides else file
-    if fault["type"] == "extra_forbidden":
-        return f"{source}: {key}: unknown key; {_suggest(location)}"
-    if fault["type"] == "model_type":
-        return f"{source}: {key}: expected a table, [{key}]"
-    expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if fault["type"] == "path_type":
-        expected = "a path"
-    elif fault["type"].startswith(("greater_than", "less_than")):
-        expected = f"a number {expected}"
-    got = "" if key == "security.default_password" else f", not {fault['input']!r}"
-    return f"{source}: {key}: expected {expected}{got}"
-
-
-def _suggest(location: tuple[int | str, ...]) -> str:
-    """Return the key that was probably meant, or else all keys of that table."""
-    model: type[BaseModel] = Config
-    for part in location[:-1]:
-        model = cast("type[BaseModel]", model.model_fields[str(part)].annotation)
-    close = get_close_matches(str(location[-1]), model.model_fields, n=1)
-    return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(model.model_fields)}"
-
-
-def _missing_for_tls(config: Config) -> str | None:
-    tls = config.tls
-    if config.listen.tls_address and not (tls.certificate and tls.key):
-        return "listen.tls_address: requires tls.certificate and tls.key"
-    if tls.verify_client != "none" and not tls.ca:
-        return f'tls.verify_client: "{tls.verify_client}" requires tls.ca'
-    return None

@@ -55,6 +55,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "text": (),
     "urls": (),
     "config": ("units",),
+    "config_sources": ("config",),
     "inspection": (
         "core.branches.branch",
         "core.half.state",
@@ -68,6 +69,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "__version__",
         "admin.socket",
         "config",
+        "config_sources",
         "inspection.command",
         "journal.errors",
         "perf.command",

@@ -21,6 +21,8 @@ data_dir_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("escrowmq-data"),
     show_default=True,
+    envvar="ESCROWMQ_DATA_DIR",
+    show_envvar=True,
     help="The data directory of the broker.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import click
@@ -26,7 +27,14 @@ class InvalidConfiguration(click.ClickException):
 )
 @click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
 @click.option("--rocketmq", is_flag=True, help="Serve clients of RocketMQ too, on the ports of `rocketmq` settings.")
-@click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="A TOML file with settings.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="ESCROWMQ_CONFIG",
+    show_envvar=True,
+    help="A TOML file with settings.",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log messages of this level and above to stderr.")
 def serve(
     data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None, *, rocketmq: bool
@@ -35,7 +43,10 @@ def serve(
 
     Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. With --rocketmq
     three more `ready` lines follow: for the name server, the broker and gRPC. On SIGTERM or Ctrl-C the broker closes
-    its connections, syncs the journal and exits with 0. An option overrides the file.
+    its connections, syncs the journal and exits with 0.
+
+    Each key of the file can also be an environment variable, such as ESCROWMQ_LOG_FORMAT for `format` in `[log]`. An
+    option overrides such a variable, and the variable overrides the file.
 
     \b
     Examples:
@@ -45,7 +56,8 @@ def serve(
     """
     gc.disable()  # collecting what is imported would take a fifth of the time, and finds nothing
     try:
-        from escrowmq.config import ConfigError, load
+        from escrowmq.config import ConfigError
+        from escrowmq.config_sources import load
         from escrowmq.journal.errors import JournalError
         from escrowmq.server.main import run
     finally:
@@ -57,7 +69,7 @@ def serve(
         "rocketmq.enabled": rocketmq or None,
     }
     try:
-        config = load(file, {key: value for key, value in options.items() if value is not None})
+        config = load(file, {key: value for key, value in options.items() if value is not None}, os.environ)
     except ConfigError as error:
         raise InvalidConfiguration(str(error)) from error
     try:
