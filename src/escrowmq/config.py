@@ -28,6 +28,7 @@ CONTENT_BYTES = 896 << 20
 LEAST_WATERMARK = 1 << 20
 """The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
 HELD_FORM = 'a share of `memory.high_watermark` like 0.4, or a size of at least 1 MiB like "1GiB"'
+CONNECTIONS_FORM = "a share of `limits.connections` like 0.8, or a whole number; 0 for no limit"
 WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
 
 MOST_CHECKS = 65_535
@@ -63,6 +64,14 @@ def _watermark(value: object, form: str = WATERMARK_FORM) -> float | int:
     return size
 
 
+def _connections(value: object) -> float | int:
+    if isinstance(value, float) and 0 < value <= 1:
+        return value
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(CONNECTIONS_FORM)
+    return value
+
+
 def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
     if not mechanisms:
         raise ValueError("at least one mechanism")
@@ -87,6 +96,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration), Accepts(DURATION_FO
 Listen = Annotated[Address, BeforeValidator(parse_address), Accepts(ADDRESS_FORM)]
 Watermark = Annotated[float | int, BeforeValidator(_watermark), Accepts(WATERMARK_FORM)]
 HeldMemory = Annotated[float | int, BeforeValidator(lambda value: _watermark(value, HELD_FORM)), Accepts(HELD_FORM)]
+Connections = Annotated[float | int, BeforeValidator(_connections), Accepts(CONNECTIONS_FORM)]
 File = Annotated[
     Path,
     Field(strict=False),
@@ -257,16 +267,17 @@ class LimitsSection(Section):
     transaction_age_seconds: Duration = Field(
         default=3600.0, description="How long a transaction with work in it may stay open; 0 means no limit (TX-13)."
     )
-    connections_per_user: int = Field(
-        default=0, ge=0, description="The number of connections of a user without a limit of its own; 0 means no limit."
+    connections_per_user: Connections = Field(
+        default=0.8,
+        description="The number of connections of a user without a limit of its own. By default, one user cannot take "
+        "the places of all others.",
     )
     channels_per_user: int = Field(
         default=100_000, ge=0, description="The channels of a user without a limit of its own; 0 means no limit."
     )
-    connections_per_vhost: int = Field(
-        default=0,
-        ge=0,
-        description="The number of connections to a virtual host without a limit of its own; 0 means no limit.",
+    connections_per_vhost: Connections = Field(
+        default=0.9,
+        description="The number of connections to a virtual host without a limit of its own.",
     )
     queues_per_vhost: int = Field(
         default=200_000,

@@ -101,6 +101,13 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             ),
         ),
         (
+            "limits.connections_per_user = 1.5",
+            (
+                "limits.connections_per_user: expected a share of `limits.connections` like 0.8, or a whole number; "
+                "0 for no limit, not 1.5"
+            ),
+        ),
+        (
             "memory.high_watermark = 2.0",
             (
                 "memory.high_watermark: expected a share of this machine's memory like 0.4, "

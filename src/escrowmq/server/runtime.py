@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
+from math import ceil
 from typing import Any, TypeVar
 
 from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
@@ -87,11 +88,16 @@ def log_availability(queue: Queue, reason: str) -> None:
 def default_limits(limits: LimitsSection) -> DefaultLimits:
     """Return the configured limits of users and virtual hosts that have none of their own."""
     return DefaultLimits(
-        limits.connections_per_user or None,
+        _share(limits.connections_per_user, limits.connections),
         limits.channels_per_user or None,
-        limits.connections_per_vhost or None,
+        _share(limits.connections_per_vhost, limits.connections),
         limits.queues_per_vhost or None,
     )
+
+
+def _share(limit: float, whole: int) -> int | None:
+    """Return a limit that is configured as a share of `whole` or as a number; None if it is 0, for no limit."""
+    return (limit if isinstance(limit, int) else ceil(limit * whole)) or None
 
 
 class Runtime:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from escrowmq.server.resources import resident_bytes
 from escrowmq.wire.amqp10.codec import hot
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import SASL_HEADER
@@ -30,6 +31,8 @@ ABORTED = 100
 KEPT = 50  # objects that may remain of all connections together, such as caches of a fixed size
 _CONTROL = 9
 _SUSPENDED = Source("q", expiry_policy=Symbol("connection-close"))
+LEFT_BYTES = 1 << 20
+"""Memory that may remain of all connections together."""
 
 
 def _filled(client: Client) -> None:
@@ -209,10 +212,11 @@ class TestMemory:
 
         for _ in range(20):
             once()
-        before = len(gc.get_objects())
+        before, resident = len(gc.get_objects()), resident_bytes()
         for _ in range(ABORTED):
             once()
         assert len(gc.get_objects()) - before < KEPT
+        assert resident_bytes() - resident < LEFT_BYTES
 
     def test_nothing_is_left_of_logins_that_never_finished(self) -> None:
         made, _ = connected()

@@ -25,6 +25,8 @@ ABORTED = 300
 KEPT = 100  # objects that may remain of all connections together, such as caches of a fixed size
 MINUTE_MS = 60_000
 GROUP, TOPIC, EMPTY = Resource(name="g"), Resource(name="t"), Resource(name="empty")
+LEFT_BYTES = ABORTED * 2048
+"""Memory that may remain of all connections together. A connection once left 4 kB."""
 
 
 def _telemetry(peer: GrpcPeer) -> None:
@@ -161,7 +163,7 @@ def _nothing_is_left(once: Callable[[], None]) -> None:
     for _ in range(ABORTED):
         once()
     assert len(gc.get_objects()) - before < KEPT
-    assert resident_bytes() - resident < 24 << 20
+    assert resident_bytes() - resident < LEFT_BYTES
 
 
 @pytest.mark.usefixtures("_no_collector")

@@ -183,6 +183,16 @@ def test_the_memory_that_clients_may_hold_is_a_share_of_the_watermark() -> None:
 
 
 @pytest.mark.rule("FAIR-3")
+def test_one_user_or_virtual_host_cannot_take_all_connections_by_default() -> None:
+    limits = default_limits(LimitsSection())
+    assert (limits.connections_of_user, limits.connections_of_vhost) == (8000, 9000)
+    small = default_limits(LimitsSection(connections=1))
+    assert (small.connections_of_user, small.connections_of_vhost) == (1, 1)
+    chosen = default_limits(LimitsSection(connections_per_user=3, connections_per_vhost=0))
+    assert (chosen.connections_of_user, chosen.connections_of_vhost) == (3, None)
+
+
+@pytest.mark.rule("FAIR-3")
 def test_channels_of_users_and_queues_of_virtual_hosts_have_limits_by_default() -> None:
     limits = default_limits(LimitsSection())
     assert (limits.channels_of_user, limits.queues_of_vhost) == (100_000, 200_000)

@@ -60,7 +60,19 @@ class Selection(NamedTuple):
 class Cursor:
     """The cursor of `group` over `stream`. `out` has the messages that were leased and are not settled."""
 
-    __slots__ = ("_deadline", "_due", "_known", "_order", "group", "next", "out", "settled", "stream", "waiters")
+    __slots__ = (
+        "_deadline",
+        "_due",
+        "_failed",
+        "_known",
+        "_order",
+        "group",
+        "next",
+        "out",
+        "settled",
+        "stream",
+        "waiters",
+    )
 
     def __init__(self, group: Group, stream: StreamQueue) -> None:
         self.group = group
@@ -72,6 +84,7 @@ class Cursor:
         self._deadline: Deadline | None = None
         self.next = 1
         self._known = 1  # what was out before the order was made is before this position
+        self._failed: list[int] = []  # heap: messages that were given back before all of that was found
         self._order: Order = AnyOrder()
         self.begin()
 
@@ -79,6 +92,7 @@ class Cursor:
         """Build everything that follows from `settled` and `out`, as after a restart."""
         self._order = Lanes() if self.group.options.fifo else AnyOrder()
         self.next = self.settled.floor
+        self._failed.clear()
         self._known = max(self.out, default=0) + 1
         self._due = [(out.due, position, out.generation) for position, out in self.out.items()]
         heapq.heapify(self._due)
@@ -232,9 +246,16 @@ class Cursor:
     # -- leases that end
 
     def valid(self, position: int, generation: int) -> bool:
-        """Return whether a lease is the present one of its message, and has not run out."""
+        """Return whether a lease is the present one of its message, has not run out, and is not behind a
+        message of the same lane that was given back.
+        """
         out = self.out.get(position)
-        return out is not None and out.generation == generation != 0 and out.due > self.group.host.now
+        return (
+            out is not None
+            and out.generation == generation != 0
+            and out.due > self.group.host.now
+            and not (self._failed and position > self._failed[0])
+        )
 
     def settle(self, generations: dict[int, int], cause: SettledCause) -> None:
         """Record that messages are settled, each by the lease of this generation, and apply it."""
@@ -259,19 +280,18 @@ class Cursor:
         lane that is behind it may be handled before it is leased again.
         """
         if failed:
-            self._find_again()
-            self._revoke(position)
+            found = self._find_piece()
+            heapq.heappush(self._failed, position)
+            if found:
+                self._revoke_failed()
         self.set_out({position: self.out[position].attempts}, generation, due)
 
-    def _find_again(self) -> None:
-        """Let the order know every message that was out before it was made. Raises UNAVAILABLE if the log cannot be
-        read.
-        """
-        while not self._find_piece():
-            pass
-
     def _find_piece(self) -> bool:
-        """Do a piece of `_find_again`. Return True at its end."""
+        """Do a piece of letting the order know every message that was out before it was made, for example before a
+        restart. Return True at the end. Raises UNAVAILABLE if the log cannot be read.
+
+        Until then, no lease behind a message that was given back is valid, because both may belong to one lane.
+        """
         left = PIECE
         while self.group.options.fifo and self.next < self._known and left > 0:
             examined = self._scan(left, None, {}, [])  # those of one run
@@ -279,6 +299,11 @@ class Cursor:
                 return True
             left -= examined
         return not self.group.options.fifo or self.next >= self._known
+
+    def _revoke_failed(self) -> None:
+        failed, self._failed = self._failed, []
+        for position in failed:
+            self._revoke(position)
 
     def _revoke(self, position: int) -> None:
         revoked = self._order.revoke_after(position)
@@ -296,6 +321,8 @@ class Cursor:
         if not found:
             self._arm(now + 1)
             return
+        if self._failed:
+            self._revoke_failed()
         exhausted: list[int] = []
         self.settled.raise_to(self.stream.begin)
         while self._due and self._due[0][0] <= now and left > 0:
@@ -330,10 +357,11 @@ class Cursor:
                 self._order.give_back(position)
 
     def _arm(self, not_before: int = 0) -> None:
-        """Set a deadline for the lease that ends first."""
+        """Set a deadline for the lease that ends first, or for the next piece of `_find_piece`."""
         if not self._due:
             return
-        at, deadline = max(self._due[0][0], not_before), self._deadline
+        first = self._due[0][0] if not self._failed else self.group.host.now + 1
+        at, deadline = max(first, not_before), self._deadline
         if deadline is not None and deadline.action is not None:
             if deadline.at <= at:
                 return

@@ -141,3 +141,30 @@ def test_leases_end_after_all_that_was_out_before_a_restart_was_found_in_pieces(
     consuming.site.turn()
     consuming.site.after(50)
     assert [lease.entry.content for lease in consuming.lease(50)] == [b"%d" % i for i in range(50)]
+
+
+@pytest.mark.rule("GRP-3", "FAIR-1")
+def test_a_message_that_is_given_back_after_a_restart_finds_what_was_out_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Consuming(fifo=True)
+    for i in range(50):
+        c.publish(f"{i}", key=f"k{i % 2}")
+    leases = sorted(c.lease(50), key=lambda lease: lease.entry.position)
+    last = [c.group.change(lease.handle, 10 * INVISIBLE)[0] for lease in leases[-4:]]
+    c.site.turn()
+    monkeypatch.setattr(cursor, "PIECE", 7)
+    c = c.restart()
+    order = c.group.cursor(c.stream)
+    c.group.give_back(leases[0].handle, INVISIBLE)
+    assert order.next <= 1 + 7
+    assert c.group.settle(last[:1]).stale == last[:1], "it may belong to the lane of the message that was given back"
+    turns = 0
+    while order.next <= 50:
+        before = order.next
+        c.site.after(1)
+        turns += 1
+        assert order.next - before <= 7
+    assert turns >= 6
+    stale = c.group.settle(last).stale
+    assert len(stale) == 2, "those of the same lane were revoked, the others are valid again"
