@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -34,6 +35,7 @@ from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
 from escrowmq.server.start import first_start, warn_of_missing_user
+from escrowmq.server.supervisor import Supervisor
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sniff import AMQP_FAMILY, ROCKETMQ_FAMILY
@@ -105,6 +107,7 @@ class Server:
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
         )
+        self._supervisor = Supervisor.of(os.environ)
         self._admin = AdminServer(AdminService(self._process).operations)
         self._listeners: list[asyncio.Server | TlsListener] = []
         self._stop = asyncio.Event()
@@ -131,7 +134,9 @@ class Server:
         for each in self._bound:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
+        self._supervisor.ready(", ".join(each.url for each in self._bound))
         await self._stop.wait()
+        self._supervisor.stopping()
         await self._leave()
 
     # -- starting
@@ -196,6 +201,7 @@ class Server:
         self._files.shutdown()
         self._password_threads.shutdown(cancel_futures=True)
         self._journal.close()
+        self._supervisor.rest()
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)
         _log.info("stopped")
