@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from escrowmq.core.branches.branch import Limits, Publication, TransactionBranch
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.broker import Broker
-from escrowmq.core.engine import Receipt
+from escrowmq.core.engine import Engine, Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.core.recovery.snapshot import snapshot
@@ -90,8 +92,11 @@ class Site:
         resident_limit: int = 1 << 20,
         segment_bytes: int = 4096,
         prepare: Callable[[Broker], None] = lambda _: None,
+        resume: Callable[[Engine, int], None] = lambda *_: None,
     ) -> None:
-        """`prepare` is called before recovery."""
+        """`prepare` is called before recovery. `resume` may set the broker's time after it, and gets the time of the
+        last record in milliseconds.
+        """
         self.storage = storage or MemoryStorage(random.Random(1))
         self.journal = Journal.open(self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
@@ -100,9 +105,12 @@ class Site:
         recovery = Recovery(self.broker)
         self.replayed: list[tuple[int, int, bytes]] = []
         """The records in the journal: LSN, kind, payload."""
-        for lsn, kind, payload, _ in self.journal.replay():
+        self.last_ms = 0
+        for lsn, kind, payload, time_us in self.journal.replay():
+            self.last_ms = time_us // 1000
             self.replayed.append((lsn, kind, bytes(payload)))
             recovery.apply(lsn, kind, payload)
+        resume(self.broker.engine, self.last_ms)
         recovery.finish()
         self.broker.directory.end_restore()
         self.broker.directory.add_vhost("/")
@@ -115,6 +123,10 @@ class Site:
     @property
     def now(self) -> int:
         return self.broker.engine.now
+
+    @now.setter
+    def now(self, now: int) -> None:
+        self.broker.engine.now = now
 
     # -- time
 
@@ -157,15 +169,18 @@ class Site:
         self.broker.engine.turn.end()
         records = [(int(kind), b"".join(parts)) for kind, parts in snapshot(self.broker)]
         taken = self.journal.begin_snapshot(records, self.broker.engine.now * 1000)
-        taken.write()
-        self.journal.snapshot_done(taken)
+        try:
+            taken.write()
+        finally:
+            self.journal.snapshot_done(taken)
         self.tidy()
 
     def compact(self) -> int:
-        """Move all living messages to the end of the log. Return their number."""
+        """Move all living messages to the end of the log, as far as they can be read. Return their number."""
         relocation = Relocation(self.broker, 0, self.journal.end_lsn)
-        while relocation.step():
-            pass
+        with suppress(LogUnreadable):
+            while relocation.step():
+                pass
         return relocation.moved
 
     def tidy(self) -> None:

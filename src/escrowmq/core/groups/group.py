@@ -148,8 +148,8 @@ class Group:
 
         `wants` is the filter of the member; what it passes over is settled for the group (GRP-6). The result may be
         empty although there are messages, if a filter has passed over many, or other messages are ahead of them. Each
-        call begins with another stream. Raises UNAVAILABLE if the log cannot be read, and LIMIT_EXCEEDED if the owner
-        of the group holds too much memory.
+        call begins with another stream. Raises UNAVAILABLE if the log cannot be read and nothing was found in other
+        streams, and LIMIT_EXCEEDED if the owner of the group holds too much memory.
         """
         most = min(most, MOST_LEASED)
         self._holding.grow(_OUT_BYTES * (self.outstanding + most), f"leases of consumer group '{self.name}'")
@@ -157,6 +157,7 @@ class Group:
         due = self.host.now + max(0, min(invisible_ms, self.limits.lease_ms))
         leases: list[Lease] = []
         changed = False
+        unreadable: BrokerError | None = None
         start, self._turn = self._turn, self._turn + 1
         for i in range(len(streams)):
             if len(leases) >= most:
@@ -165,7 +166,11 @@ class Group:
             if stream.deleted:
                 continue
             cursor = self.cursor(stream)
-            selection = cursor.select(most - len(leases), wants)
+            try:
+                selection = cursor.select(most - len(leases), wants)
+            except BrokerError as error:
+                unreadable = error
+                continue
             if not selection.taken and not selection.passed:
                 continue
             changed = True
@@ -175,6 +180,8 @@ class Group:
             for entry, attempts in zip(selection.taken, counts, strict=True):
                 handle = Handle(self.number, stream.ident, entry.position, generation)
                 leases.append(Lease(stream, entry, attempts, handle))
+        if unreadable is not None and not changed:
+            raise unreadable
         self._measure()
         return Leased(leases, self.host.log.end_lsn if changed else 0)
 

@@ -139,7 +139,8 @@ class Relocation:
                 if rest or (self._left <= 0 and i < len(found)):
                     reached = position
         finally:  # if a block cannot be read, those before it have moved nevertheless
-            backlog.substitute(changes)
+            if changes:
+                backlog.substitute(changes)
         return reached
 
     # -- messages in memory

@@ -200,19 +200,27 @@ class Loan:
 
     def take_up(self, numbers: Sequence[int]) -> tuple[list[TakenUp], int]:
         """Return unsettled deliveries that the link sends again (`Acquisitions.take_up`), and the LSN for which their
-        transfers wait (0: no wait), because an acquisition may not be on disk yet.
+        transfers wait (0: no wait), because an acquisition may not be on disk yet. Raises UNAVAILABLE, with nothing
+        changed, if one of them cannot be read from the log.
         """
         self._check()
         terminus = self.terminus
-        taken = terminus.deliveries.take_up(numbers)
+        try:
+            taken = terminus.deliveries.take_up(numbers)
+        except LogUnreadable as error:
+            raise self._unreadable(error) from error
         return taken, self._termini.engine.log.end_lsn if terminus.keeps else 0
 
     def settle_tags(self, tags: Iterable[bytes], disposition: Disposition | Modification) -> int:
-        """Settle the deliveries with these tags, whose outcome a resuming receiver already knows."""
+        """Settle the deliveries with these tags, whose outcome a resuming receiver already knows. Raises UNAVAILABLE as
+        `settle`.
+        """
         self._check()
         deliveries = self.terminus.deliveries
         numbers = sorted(number for number in map(deliveries.number_of, tags) if number is not None)
-        return sum([self.settle(each.number, each.number, disposition) for each in deliveries.take_up(numbers)])
+        if disposition is not Disposition.ACCEPTED:
+            self.take_up(numbers)  # loads those that return to their queue, together
+        return sum([self.settle(number, number, disposition) for number in numbers])
 
     # -- from the producer to the broker
 

@@ -336,7 +336,7 @@ class ConsumerLink:
             self._allow(max(flow.link_credit - spent, 0))
         self._draining = flow.drain
         self._drain()
-        if flow.echo and not flow.drain:
+        if flow.echo and not flow.drain and self.link.end is not None:
             self._send_flow(drain=False)
 
     def _drain(self) -> None:

@@ -71,7 +71,7 @@ class Resumption:
 
     def send(self, credit: int) -> tuple[int, int]:
         """Send what credit, window and the turn's budget allow. Return the number of deliveries sent, and the credit
-        that is left for others.
+        that is left for others. If a delivery cannot be read, the link is detached, and its deliveries stay unsettled.
         """
         session = self._link.link.session
         requests = session.connection.broker.engine.requests
@@ -84,7 +84,11 @@ class Resumption:
                 self._interrupt()
                 break
             requests.left -= RESENT
-            sent += self._send(self._pending.popleft())
+            try:
+                sent += self._send(self._pending.popleft())
+            except BrokerError as error:
+                self._link.link.suspend(refusal(error), closed=False)
+                return sent, 0
         self.credit = credit - sent if self._pending else 0
         return sent, 0 if self._pending or self._only else credit - sent
 

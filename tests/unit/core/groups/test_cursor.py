@@ -9,7 +9,9 @@ import pytest
 from escrowmq.core.budget import DEADLINE, TURN
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups import cursor
+from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.availability import RETRY_MS
+from escrowmq.core.queues.stream import StreamLog
 from escrowmq.core.records.unreadable import LogUnreadable
 from tests.unit.core.groups.consuming import INVISIBLE, Consuming
 
@@ -39,6 +41,28 @@ def test_a_log_that_cannot_be_read_consumes_nothing(fifo: bool, monkeypatch: pyt
             c.lease()
     c.site.after(RETRY_MS)
     assert c.bodies() == "ab"
+
+
+@pytest.mark.rule("DUR-4")
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_stream_that_cannot_be_read_leaves_the_messages_of_others_to_the_member(
+    broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = Consuming(partitions=2)
+    c.publish("a")
+    c.publish("b", partition=1)
+    log = c.streams[broken].log
+    read = type(log).read
+
+    def unreadable(self: StreamLog, position: int, most: int) -> list[Entry]:
+        if self is log:
+            raise LogUnreadable("damaged")
+        return read(self, position, most)
+
+    monkeypatch.setattr(type(log), "read", unreadable)
+    assert [lease.entry.content for lease in c.lease()] == [b"ba"[broken : broken + 1]]
+    with pytest.raises(BrokerError, match="damaged"):
+        c.lease()
 
 
 def test_leases_that_were_settled_or_replaced_do_not_pile_up() -> None:

@@ -15,6 +15,7 @@ from escrowmq.core.queues.queue import Queue
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.journal.errors import JournalUnreadable
 from tests.unit.core.site import Site, dead_lettering
+from tests.unit.core.termini.links import TestedLink, attached_again, outgoing
 from tests.unit.core.xa_site import OK, X, XaSite
 
 pytestmark = pytest.mark.rule("DUR-4")
@@ -364,6 +365,25 @@ def test_compaction_leaves_unreadable_messages() -> None:
     site.storage.faults.unreadable.clear()
     assert site.contents() == BODIES
     assert site.restart().contents() == BODIES
+
+
+def test_compaction_leaves_locked_deliveries_that_cannot_be_read() -> None:
+    site = Site()
+    site.queue()
+    site.publish("q", *BODIES)
+    link = TestedLink(site, outgoing())
+    link.consume(site.vhost.queue("q"))
+    site.turn()
+    site = forget_what_was_read(site)
+    assert site.broker.termini.by_key
+    site.storage.faults.read_fails = 1.0
+    work = Relocation(site.broker, 1, site.journal.synced_lsn)
+    with pytest.raises(JournalUnreadable):
+        deque(iter(work.step, False))
+    site.storage.faults.read_fails = 0.0
+    again = attached_again(site, outgoing())
+    taken, _ = again.loan.take_up(range(1, len(BODIES) + 1))
+    assert [each.entry.content for each in taken] == BODIES
 
 
 @pytest.mark.rule("DTX-8")

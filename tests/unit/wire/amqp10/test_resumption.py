@@ -52,6 +52,24 @@ def test_a_delivery_that_was_settled_by_an_operator_meanwhile_is_left_out() -> N
     assert client.idle()
 
 
+@pytest.mark.rule("DUR-4")
+def test_a_link_whose_deliveries_cannot_be_read_is_detached_and_can_resume_later() -> None:
+    made, client, tags = delivered(b"a", b"b")
+    made, client = interrupted(made, client, 1, "kill")
+    receiving(client, unsettled={})
+    made.storage.faults.read_fails = 1.0
+    client.flow(1, 10, echo=True)
+    detach = client.expect(Detach)
+    assert not detach.closed
+    assert detach.error is not None
+    assert "cannot be read" in (detach.error.description or "")
+    assert client.idle()
+    made.storage.faults.read_fails = 0.0
+    client.send(0, Detach(handle=1, closed=False))
+    receiving(client, 10, unsettled={})
+    assert [client.expect(Transfer).delivery_tag for _ in tags] == tags
+
+
 def many(way: str = "drop") -> tuple[Server, Client, list[bytes]]:
     """Return a client that may resume a link with many deliveries, and their tags."""
     made, client, tags = delivered(*[b"%d" % number for number in range(MANY)])
