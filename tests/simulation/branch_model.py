@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from escrowmq.core.branches.xid import Xid
 
 DEAD = "dead"
+LATER = "later"
 TRANSIENT = "passing"
 MARKED = "marked"
-QUEUES = ("a", "b", "rejects", TRANSIENT, DEAD, MARKED)
+QUEUES = ("a", "b", "rejects", TRANSIENT, DEAD, LATER, MARKED)
 REMEMBERED_MS = 30 * 60_000
 HEURISTIC = {"forced commit": "HEUR_COM", "forced rollback": "HEUR_RB"}
 
@@ -36,13 +37,16 @@ class Item:
 
 @dataclass(slots=True)
 class Branch:
-    """A branch. `workers` contains the association of each worker: "active", "suspended" or "ended"."""
+    """A branch. `workers` contains the association of each worker: "active", "suspended" or "ended". `letters` are the
+    queues of its dead letters, which its preparation has determined.
+    """
 
     state: str
     deadline: int
     workers: dict[int, str] = field(default_factory=dict)
     publishes: list[tuple[int, tuple[str, ...], bool]] = field(default_factory=list)
     settles: list[tuple[str, int, str]] = field(default_factory=list)
+    letters: tuple[str, ...] | None = None
 
     @property
     def occupied(self) -> bool:
@@ -56,6 +60,8 @@ class Model:
         self.queues: dict[str, list[Item]] = {name: [] for name in QUEUES}
         self.branches: dict[Xid, Branch] = {}
         self.progress = -1
+        self.letters: tuple[str, ...] = (DEAD,)
+        """The queues that are bound to the exchange for dead letters."""
 
     # -- messages
 
@@ -75,15 +81,16 @@ class Model:
     def item(self, queue: str, serial: int) -> Item:
         return next(item for item in self.queues[queue] if item.serial == serial)
 
-    def settle(self, queue: str, serial: int, how: str, seal: int = 0) -> None:
-        """Settle a message: accept, reject or requeue it."""
+    def settle(self, queue: str, serial: int, how: str, seal: int = 0, letters: tuple[str, ...] | None = None) -> None:
+        """Settle a message: accept, reject or requeue it. `letters` as of `Branch`."""
         item = self.item(queue, serial)
         if how == "requeue":
             item.holder = None
             return
         self.queues[queue].remove(item)
         if how == "reject" and queue == "rejects":
-            self.add(DEAD, serial, durable=item.durable, seal=seal)
+            for name in self.letters if letters is None else letters:
+                self.add(name, serial, durable=item.durable, seal=seal)
 
     def mark(self, serial: int, failures: int, note: dict[str, bytes], *, failed: bool) -> None:
         """Mark a message on the queue `MARKED`. `failures` counts, unless it is marked already, all its returns."""
@@ -177,6 +184,7 @@ class Model:
             return "OK"
         if branch.state == "active" and (branch.publishes or branch.settles):
             branch.state = "prepared"
+            branch.letters = self.letters
             return "OK"
         if branch.state in HEURISTIC:
             return "ILLEGAL_STATE"
@@ -204,7 +212,7 @@ class Model:
             for queue in queues:
                 self.add(queue, serial, durable=durable, seal=seal)
         for queue, serial, how in branch.settles:
-            self.settle(queue, serial, how, seal)
+            self.settle(queue, serial, how, seal, branch.letters)
 
     def rollback(self, xid: Xid, lsn: int) -> str:
         refused = self.asked(xid)
@@ -271,9 +279,10 @@ class Model:
         """Return the state that a restart must find if the log contains exactly the operations so far."""
         left = Model()
         left.progress = self.progress
+        left.letters = self.letters
         for xid, branch in self.branches.items():
             if branch.state in ("prepared", *HEURISTIC):
-                left.branches[xid] = Branch(branch.state, 0)
+                left.branches[xid] = Branch(branch.state, 0, letters=branch.letters)
                 for serial, queues, durable in branch.publishes:
                     kept = tuple(queue for queue in queues if queue != TRANSIENT)
                     if durable and kept:

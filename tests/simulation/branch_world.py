@@ -13,16 +13,15 @@ from functools import partial
 from typing import Final
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.messages.pager import LogPager
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_calls import WORKERS, BranchCalls, Clients, Worker
 from tests.simulation.branch_comparison import compare
-from tests.simulation.branch_model import DEAD, QUEUES, TRANSIENT, Model
+from tests.simulation.branch_model import DEAD, LATER, QUEUES, TRANSIENT, Model
 from tests.simulation.ledger import Ledger, Violation
-from tests.simulation.machine import Machine
+from tests.simulation.machine import TROUBLE, server_machine
 from tests.simulation.steps import Step
 
 WEIGHTS: Final[dict[str, int]] = {
@@ -41,6 +40,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "decide": 5,
     "advance": 90,
     "recover": 4,
+    "bind": 20,
     "pass time": 2,
     "turn": 20,
     "take": 16,
@@ -51,14 +51,12 @@ WEIGHTS: Final[dict[str, int]] = {
     "compare": 4,
     "crash": 1,
     "kill": 1,
-    "power fails in": 1,
-    "sync fails in": 1,
-    "append refused in": 1,
-    "disk fills": 1,
+    **TROUBLE,
     "reads fail": 8,
     "reads succeed": 6,
     "set clock": 3,
 }
+LETTERS: Final = "amq.fanout"
 OPTIONS: Final = Options(segment_bytes=3000, batch_bytes=2000, resident_limit=400, return_piece=2)
 
 
@@ -67,7 +65,7 @@ class BranchWorld:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"branches {seed}")
-        self.machine = Machine(seed, OPTIONS)
+        self.machine = server_machine(seed, OPTIONS)
         self.storage = self.machine.storage
         self.ledger = Ledger()
         self.trace: list[str] = []
@@ -100,13 +98,25 @@ class BranchWorld:
 
     def _declare(self) -> None:
         vhost = self.broker.directory.vhost("/")
-        arguments = {"rejects": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}}
+        arguments = {"rejects": {"x-dead-letter-exchange": LETTERS}}
         for name in QUEUES:
             declaration = Declaration(durable=name != TRANSIENT, arguments=arguments.get(name, {}))
             self.broker.directory.declare_queue(vhost, name, declaration, Session("simulation"))
+        self.broker.directory.bind_queue(vhost, LETTERS, DEAD, "")
         self.server.end_turn()
         self.server.run_disk()
         self.record()
+
+    def _bind(self) -> None:
+        """Bind another queue to the exchange for dead letters, or unbind it. It does not concern prepared branches."""
+        directory, vhost = self.broker.directory, self.broker.directory.vhost("/")
+        if LATER in self.model.letters:
+            directory.unbind_queue(vhost, LETTERS, LATER, "")
+            self.model.letters = (DEAD,)
+        else:
+            directory.bind_queue(vhost, LETTERS, LATER, "")
+            self.model.letters = (DEAD, LATER)
+        self.ledger.count("bound")
 
     def queue(self, name: str) -> Queue:
         return self.broker.directory.vhost("/").queue(name)
@@ -144,18 +154,6 @@ class BranchWorld:
 
     # -- a disk that cannot be read
 
-    @property
-    def _unreadable(self) -> bool:
-        return self.storage.faults.read_fails > 0 or bool(self.broker.engine.unavailable.reasons)
-
-    def _fail_reads(self, how: int) -> None:
-        """Let reads fail, some or all of them. Nothing is read from the pager's memory, which would hold all of it."""
-        self.storage.faults.read_fails = 1.0 if how % 2 else 0.3
-        pager = self.broker.engine.pager
-        assert isinstance(pager, LogPager)
-        pager._chunks.clear()
-        pager._chunk = b""
-
     def heal(self) -> None:
         """Let reads succeed again, and wait until all queues are available."""
         self.storage.faults.read_fails = 0.0
@@ -168,7 +166,7 @@ class BranchWorld:
 
     def refused(self, error: BrokerError) -> bool:
         """Whether the broker has refused a request because the disk cannot be read. It has changed nothing then."""
-        if error.condition is not Condition.UNAVAILABLE or not self._unreadable:
+        if error.condition is not Condition.UNAVAILABLE or not self.machine.unreadable:
             return False
         self.ledger.count("refused: the disk cannot be read")
         return True
@@ -221,6 +219,9 @@ class BranchWorld:
 
     def _step(self, step: Step) -> None:
         server = self.server
+        if self.machine.plan(step):
+            self.record()
+            return
         match step.kind:
             case "turn":
                 server.end_turn()
@@ -245,18 +246,12 @@ class BranchWorld:
             case "crash" | "kill":
                 self.restart(power_fails=step.kind == "crash")
                 return
-            case "power fails in":
-                self.storage.faults.dies_in = 1 + step.what % 8
-            case "sync fails in":
-                self.storage.faults.fail_sync_in = 1 + step.what % 4
-            case "append refused in":
-                self.machine.refuse_append(1 + step.what % 8)
-            case "disk fills":
-                self.machine.fill_disk(step.what * 40)
             case "reads fail":
-                self._fail_reads(step.how)
+                self.machine.fail_reads(step.how)
             case "reads succeed":
                 self.heal()
+            case "bind":
+                self._bind()
             case "pass time":
                 self._pass_time((1000, 20_000, 61_000, 40 * 60_000)[step.what % 4])
             case "set clock":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Protocol
 
+from escrowmq.core.broker import Broker
 from escrowmq.core.engine import Engine
+from escrowmq.journal.journal import Journal
 from escrowmq.server.clock import Clock, ClockRecorder, resume
-from tests.harness.server import SimServer
 from tests.simulation.ledger import Violation
 
 DAY_MS: Final = 24 * 3600 * 1000
@@ -18,6 +19,15 @@ UNRECORDED_MS: Final = 1000
 """A smaller difference between the broker's time and the machine's need not be on disk."""
 LOST_MS: Final = 3600 * 1000
 """How far the difference may have changed since the last record of it that is on disk."""
+
+
+class Process(Protocol):
+    """A server process. Times are in milliseconds: `now` is the broker's, `last_ms` that of the last record found."""
+
+    now: int
+    last_ms: int
+    journal: Journal
+    broker: Broker
 
 
 class MachineTime:
@@ -35,18 +45,22 @@ class MachineTime:
         self._steady_ms = 0
         self._now = 0
         self._recorded: float = 0  # the end of the log behind the newest record of the difference
-        self._server: SimServer
+        self._found_end: float = math.inf  # of the log, when the first process started after the last one that ran
+        self._server: Process
         self._clock: Clock
         self._recorder: ClockRecorder
 
     def resume(self, engine: Engine, last_ms: int) -> None:
-        """Set the time of a broker that is starting."""
+        """Set the time of a broker that is starting. It may die at once, and leave a record of its own."""
+        assert isinstance(engine.log, Journal)
+        self._found_end = min(self._found_end, engine.log.recovery.end_lsn)
         resume(engine, last_ms, lambda: self.wall_ms * 1_000_000)
 
-    def attach(self, server: SimServer) -> None:
+    def attach(self, server: Process) -> None:
         """Serve a process that has just started."""
         before, self._now = self._now, server.now
-        recorded, self._recorded = self._recorded, server.journal.end_lsn
+        known, self._recorded = self._recorded <= self._found_end, server.journal.end_lsn
+        self._found_end = math.inf
         self._server = server
         engine = server.broker.engine
         self._clock = Clock(
@@ -59,7 +73,6 @@ class MachineTime:
             return
         if server.now < server.last_ms < self.wall_ms + DAY_MS - LOST_MS:
             raise Violation(f"the time after the restart is {server.now}, before that of a record: {server.last_ms}")
-        known = recorded <= server.journal.synced_lsn
         if known and abs(server.now - before) > UNRECORDED_MS + ROUNDING_MS:
             raise Violation(f"a restart changed the broker's time by {server.now - before} ms")
 

@@ -52,9 +52,8 @@ class GroupModel:
 
     # -- what the core did
 
-    def leased(self, now: int, batch: list[Told]) -> None:
-        """Check the leases of one call, and note them."""
-        self.expire(now)
+    def leased(self, batch: list[Told]) -> None:
+        """Check the leases of one call, and note them. `expire` was called for this moment."""
         for i, told in enumerate(batch):
             place = told.place
             if place in self.settled and place not in self.uncertain:
@@ -83,13 +82,15 @@ class GroupModel:
     def _lane(self, place: Place) -> list[Place]:
         return [other for other, key in self.keys.items() if other[0] == place[0] and key == self.keys[place]]
 
-    def expire(self, now: int) -> None:
-        """Note that the core has looked at the time: leases have ended, and with them those behind them."""
+    def expire(self, now: int, *, noticed: bool = True) -> None:
+        """Note that the core has looked at the time: leases have ended, and with them those behind them. Unless it is
+        certain that the core has `noticed`, because it needs the log for that, the latter are uncertain.
+        """
         for place in sorted(place for place, told in self.leases.items() if told.due <= now):
             if place[1] < self.begins.get(place[0], 0):
                 self._dropped(place)
             else:
-                self._end(place)
+                self._end(place, noticed=noticed)
 
     def _dropped(self, place: Place) -> None:
         """Note that the lease of a message ends which retention has dropped, before or after the lease ended."""
@@ -101,7 +102,7 @@ class GroupModel:
         """Note that the core may revoke the leases behind a place, or may have done so."""
         self.uncertain.update(later for later in self._lane(place) if later[1] > place[1] and later in self.leases)
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: Place, *, noticed: bool) -> None:
         told = self.leases.pop(place, None)
         if told is None:
             return
@@ -109,7 +110,10 @@ class GroupModel:
         if told.attempts >= self.max_attempts:
             self.dead.add(place)
             self.uncertain.add(place)
-        if self.fifo:
+        if not noticed:
+            self.uncertain.add(place)
+            self._doubt_those_behind(place)
+        elif self.fifo:
             self._revoke(place)
 
     def _revoke(self, place: Place) -> None:
@@ -171,10 +175,13 @@ class GroupModel:
         self.pending.clear()
         self.answered = set(self.settled)
 
-    def crashed(self) -> None:
-        """Note that the broker has restarted from what was on disk."""
+    def crashed(self, *, earlier: bool) -> None:
+        """Note that the broker has restarted from what was on disk. If its time is `earlier` now, leases that had ended
+        may be in force again.
+        """
         self.settled = set(self.answered)
-        self.uncertain = (self.uncertain | self.pending) - self.answered
+        ended = self.attempts.keys() - self.leases.keys() if earlier else set()
+        self.uncertain = (self.uncertain | self.pending | ended) - self.answered
         self.pending.clear()
         if self.fifo:
             for place in sorted(self.uncertain):  # its lease may be in force again

@@ -8,21 +8,20 @@ stale handles. In the end each group must have handled every message.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.group import Group, Lease
 from escrowmq.core.groups.options import GroupOptions, Handle
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.stream import StreamQueue
-from escrowmq.journal.memory import MemoryStorage
+from tests.simulation.faulty_world import TROUBLE, FaultyWorld
 from tests.simulation.group_model import GroupModel, Place, Told
-from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.ledger import Violation
 from tests.simulation.steps import Step
-from tests.unit.core.site import Site
 
 WEIGHTS: Final[dict[str, int]] = {
     "publish": 40,
@@ -42,6 +41,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "crash in sync": 3,
     "snapshot": 2,
     "compact": 2,
+    **TROUBLE,
 }
 PARTITIONS: Final = 2
 KEYS: Final = "abc"
@@ -89,16 +89,17 @@ class Waiting:
         self.world.lease(self.name, self.most)
 
 
-class GroupWorld:
+def _prepare(broker: Broker, life: int) -> None:
+    broker.random.randbytes(4 * life)  # a real broker gets other random numbers
+    broker.formats[0] = Headers()
+
+
+class GroupWorld(FaultyWorld):
     """A history of consumer groups. `handles` has what members hold, also stale handles, by group."""
 
     def __init__(self, seed: int) -> None:
-        self.ledger = Ledger()
-        self.trace: list[str] = []
-        self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500)
-        self._lives = 1
+        super().__init__(seed, _prepare, resident_limit=400)
         self._limit = {"x-max-length-bytes": 60} if seed % 3 == 0 else {}
-        self.site.broker.formats[0] = Headers()
         self.site.broker.topics.declare(self.site.vhost, "t", PARTITIONS, "fifo", arguments=self._limit)
         self.site.broker.topics.declare(self.site.vhost, "dead", 1)
         self.keys: dict[Place, str] = {}
@@ -116,23 +117,9 @@ class GroupWorld:
         self.lock: tuple[str, int] | None = None
         self.site.sync()
 
-    def read_along(self) -> None:
-        """The trace has every step anyway."""
-
-    def run(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            self.do(step)
-        self.finish()
-
-    def do(self, step: Step) -> None:
-        self.trace.append(str(step))
-        getattr(self, "_" + step.kind.replace(" ", "_"))(step)
+    def look(self) -> None:
         for name in _GROUPS:
             self.check_progress(name)
-
-    def count(self, event: str) -> None:
-        """Count an event."""
-        self.ledger.events[event] = self.ledger.events.get(event, 0) + 1
 
     @property
     def streams(self) -> list[StreamQueue]:
@@ -174,7 +161,13 @@ class GroupWorld:
     def lease(self, name: str, most: int, streams: list[StreamQueue] | None = None) -> list[Lease]:
         """Lease messages, and check them against the model."""
         site, model = self.site, self.models[name]
-        found = self.group(name).lease(streams or self.streams, most, INVISIBLE, wanted if name == "filtered" else None)
+        try:
+            wants = wanted if name == "filtered" else None
+            found = self.group(name).lease(streams or self.streams, most, INVISIBLE, wants)
+        except BrokerError as error:
+            if not self.refused(error):
+                raise
+            return []
         self.calls += 1
         batch = []
         for lease in found.leases:
@@ -187,7 +180,8 @@ class GroupWorld:
             batch.append(Told(place, site.now + INVISIBLE, self.calls, lease.attempts))
             self.count("leased again" if lease.attempts > 1 else "leased")
         model.begins = self._begins()
-        model.leased(site.now, batch)
+        model.expire(site.now, noticed=not self.machine.unreadable)
+        model.leased(batch)
         told = list(zip([lease.handle for lease in found.leases], batch, strict=True))
         self.after(found.lsn, lambda: self.handles[name].extend(told))
         return found.leases
@@ -255,8 +249,11 @@ class GroupWorld:
         try:
             ms = BACK_OFF if failed else 3 * INVISIBLE
             new, lsn = group.give_back(handle) if failed else group.change(handle, ms)
-        except BrokerError:
-            self._compare(name, told, False, certain)
+        except BrokerError as error:
+            if self.refused(error):
+                self.handles[name].append(held)
+            else:
+                self._compare(name, told, False, certain)
             return
         self._compare(name, told, True, certain)
         self.calls += 1
@@ -273,8 +270,11 @@ class GroupWorld:
         certain = self.models["dying"].certainty(told, self.site.now)
         try:
             self.group("dying").dead_letter(handle)
-        except BrokerError:
-            self._compare("dying", told, False, certain)
+        except BrokerError as error:
+            if self.refused(error):
+                held.append((handle, told))
+            else:
+                self._compare("dying", told, False, certain)
             return
         self._compare("dying", told, True, certain)
         self.models["dying"].dead.add(told.place)
@@ -282,6 +282,8 @@ class GroupWorld:
         self.count("buried")
 
     def _lock(self, step: Step) -> None:
+        if self.machine.troubled:
+            return
         owner, stream = f"m{step.what % 2}", self.streams[0]
         free = self.lock is None or self.lock[0] == owner or self.lock[1] <= self.site.now
         if self.group("fifo").lock(stream, owner, self.site.now + INVISIBLE) is not free:
@@ -291,6 +293,8 @@ class GroupWorld:
             self._sync(step)
 
     def _reset(self, step: Step) -> None:
+        if self.machine.troubled:
+            return
         name, partition = self.name(step), step.what % PARTITIONS
         stream = self.streams[partition]
         position = stream.begin + step.how % (stream.end - stream.begin + 1)
@@ -302,48 +306,33 @@ class GroupWorld:
 
     # -- the broker's turns, its disk, and its crashes
 
-    def _time(self, step: Step) -> None:
-        self.site.broker.engine.now += 25 * (1 + step.what % 8)
-
     def _turn(self, step: Step) -> None:
         begins = self._begins()
         for model in self.models.values():
             model.begins = begins
-            model.expire(self.site.now)
-        self.site.turn(sync=False)
+            model.expire(self.site.now, noticed=not self.machine.unreadable)
+        super()._turn(step)
 
     def _sync(self, step: Step) -> None:
         self._turn(step)
-        self.site.sync()
+        super()._sync(step)
+
+    def synced(self) -> None:
         for model in self.models.values():
             model.synced()
         answers, self.answers = self.answers, []
         for _, act in answers:
             act()
 
-    def _snapshot(self, step: Step) -> None:
-        self._sync(step)
-        self.site.snapshot()
-
     def _compact(self, step: Step) -> None:
-        self._sync(step)
-        self.site.compact()
+        super()._compact(step)
         self._sync(step)
 
-    def _crash_in_sync(self, step: Step) -> None:
-        """Crash after the disk has everything, before anybody learns of it."""
-        self.site.write()
-        self._crash(step)
-
-    def _crash(self, step: Step) -> None:
-        self.count("crashes")
-        self.site.storage.crash()
-        self.site = self.site.restart(segment_bytes=1500)
-        self._lives += 1
-        self.site.broker.random.randbytes(4 * self._lives)  # a real broker gets other random numbers
-        self.site.broker.formats[0] = Headers()
+    def dying(self) -> None:
         self.answers.clear()
         self.waiting.clear()
+
+    def restarted(self) -> None:
         for partition, stream in enumerate(self.streams):
             lost = [place for place in self.keys if place[0] == partition and place[1] >= stream.end]
             for place in lost:
@@ -355,7 +344,7 @@ class GroupWorld:
                     model.leases.pop(place, None)
                     model.attempts.pop(place, None)
         for model in self.models.values():
-            model.crashed()
+            model.crashed(earlier=self.site.now < self.latest)
 
     # -- the end
 

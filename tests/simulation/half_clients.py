@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from escrowmq.core.conditions import BrokerError
 from tests.simulation.ledger import Violation
 
 if TYPE_CHECKING:
@@ -125,7 +126,13 @@ class ProducerProcess:
         """Take a check of the broker."""
         world = self._world
         account = world.accounts[half.message_id]
-        if half.content != account.ident.encode():
+        try:
+            content = half.content
+        except BrokerError as error:
+            if world.refused(error):
+                return False
+            raise
+        if content != account.ident.encode():
             raise Violation(f"the check of {account.ident} has the content of another message")
         if not self.connected or not self.writable:
             world.count("check not taken")

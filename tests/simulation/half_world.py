@@ -8,9 +8,7 @@ once if it was committed, and never if it was not. Whatever was answered must ho
 
 from __future__ import annotations
 
-import random
 from collections import Counter, deque
-from collections.abc import Iterable
 from typing import Final
 
 from escrowmq.core.broker import Broker
@@ -21,11 +19,10 @@ from escrowmq.core.half.options import CheckOptions
 from escrowmq.core.half.state import HalfInput, HalfState
 from escrowmq.core.half.storing import HalfArrival, Stored
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.journal.memory import MemoryStorage
+from tests.simulation.faulty_world import TROUBLE, FaultyWorld
 from tests.simulation.half_clients import CHECKS, Account, ProducerProcess, Request
-from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.ledger import Violation
 from tests.simulation.steps import Step
-from tests.unit.core.site import Site
 
 WEIGHTS: Final[dict[str, int]] = {
     "send": 40,
@@ -41,7 +38,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "deafen": 8,
     "lose": 6,
     "join": 16,
-    "resume": 6,
+    "resume": 20,
     "force": 5,
     "drop": 5,
     "consume": 8,
@@ -52,6 +49,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "crash in sync": 3,
     "snapshot": 2,
     "compact": 2,
+    **TROUBLE,
 }
 PRODUCERS: Final = 2
 ROUNDS: Final = 120
@@ -61,18 +59,16 @@ _OPTIONS: Final = CheckOptions(timeout_ms=100, interval_ms=100, checks=CHECKS)
 _ENVELOPE: Final = Envelope("", "q", durable=True)
 
 
-def _prepare(broker: Broker) -> None:
+def _prepare(broker: Broker, life: int) -> None:
     broker.half.options.check = _OPTIONS
     broker.half.options.outcome_kept_ms = 1 << 40
 
 
-class HalfWorld:
+class HalfWorld(FaultyWorld):
     """A history of half messages."""
 
     def __init__(self, seed: int) -> None:
-        self.ledger = Ledger()
-        self.trace: list[str] = []
-        self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500, prepare=_prepare)
+        super().__init__(seed, _prepare, resident_limit=400)
         self.site.queue()
         self.site.sync()
         self.accounts: dict[str, Account] = {}
@@ -80,23 +76,7 @@ class HalfWorld:
         self.operator = ProducerProcess(self, PRODUCERS)
         self.delivered: Counter[str] = Counter()
         self._stored: dict[int, int] = {}  # by number: the LSN up to which the log must be synced
-
-    def read_along(self) -> None:
-        """Do nothing: the trace has every step anyway."""
-
-    def run(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            self.do(step)
-        self.finish()
-
-    def do(self, step: Step) -> None:
-        self.trace.append(str(step))
-        getattr(self, "_" + step.kind.replace(" ", "_"))(step)
-        self._look_at_checks()
-
-    def count(self, event: str) -> None:
-        """Count an event."""
-        self.ledger.count(event)
+        self._synced_lsn = 0  # when the last process died
 
     # -- what producers and the operator do
 
@@ -278,6 +258,8 @@ class HalfWorld:
 
     def _refused(self, request: Request, before: HalfMessage | None, error: BrokerError) -> None:
         """Check that a refusal is justified."""
+        if self.refused(error):
+            return
         account = self.accounts.get(request.ident)
         if error.condition is Condition.NOT_FOUND:
             if account is not None and account.number == request.number:
@@ -300,6 +282,8 @@ class HalfWorld:
     # -- what consumers get
 
     def _consume(self, step: Step) -> None:
+        if self.machine.troubled:
+            return  # a process that dies now may have settled a message that nobody got
         while True:
             entry = self.site.broker.engine.get(self.site.vhost.queue("q"), auto_settle=True)
             self._turn(step)
@@ -319,7 +303,7 @@ class HalfWorld:
         if account.promised == "rolled back":
             raise Violation(f"{ident} was delivered, although its rollback was answered")
 
-    def _look_at_checks(self) -> None:
+    def look(self) -> None:
         """Check that no check counts that nobody got, and note which messages are parked."""
         for ident, account in self.accounts.items():
             half = self.site.broker.half.named("/", "t", ident)
@@ -330,38 +314,17 @@ class HalfWorld:
             elif not account.parked:
                 account.parked = self.site.journal.end_lsn
 
-    # -- the broker's turns, its disk, and its crashes
+    # -- syncs and crashes
 
-    def _time(self, step: Step) -> None:
-        self.site.broker.engine.now += 25 * (1 + step.what % 8)
-
-    def _turn(self, step: Step) -> None:
-        self.site.turn(sync=False)
-
-    def _sync(self, step: Step) -> None:
-        self.site.sync()
+    def synced(self) -> None:
         for process in (*self.producers, self.operator):
             process.synced(self.site.journal.synced_lsn)
 
-    def _snapshot(self, step: Step) -> None:
-        self._turn(step)
-        self._sync(step)
-        self.site.snapshot()
+    def dying(self) -> None:
+        self._synced_lsn = self.site.journal.synced_lsn
 
-    def _compact(self, step: Step) -> None:
-        self._sync(step)
-        self.site.compact()
-
-    def _crash_in_sync(self, step: Step) -> None:
-        """Crash after the disk has everything, before anybody learns of it."""
-        self.site.write()
-        self._crash(step)
-
-    def _crash(self, step: Step) -> None:
-        self.count("crashes")
-        synced = self.site.journal.synced_lsn
-        self.site.storage.crash()
-        self.site = self.site.restart(segment_bytes=1500, prepare=_prepare)
+    def restarted(self) -> None:
+        synced = self._synced_lsn
         self._stored.clear()
         for process in (*self.producers, self.operator):
             process.broker_died()

@@ -13,7 +13,7 @@ from tests.simulation.group_world import GroupWorld
 from tests.simulation.half_world import WEIGHTS as HALF_WEIGHTS
 from tests.simulation.half_world import HalfWorld
 from tests.simulation.ledger import Ledger, Violation
-from tests.simulation.link_world import TRANSACTIONS, LinkWorld, PostingWorld
+from tests.simulation.link_world import FAILING, TRANSACTIONS, FailingWorld, LinkWorld, PostingWorld
 from tests.simulation.link_world import WEIGHTS as LINK_WEIGHTS
 from tests.simulation.steps import WEIGHTS, Step, steps_of
 from tests.simulation.world import World
@@ -37,6 +37,7 @@ WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
     BranchWorld: BRANCH_WEIGHTS,
     LinkWorld: LINK_WEIGHTS,
     PostingWorld: TRANSACTIONS,
+    FailingWorld: FAILING,
     HalfWorld: HALF_WEIGHTS,
     GroupWorld: GROUP_WEIGHTS,
 }

@@ -10,11 +10,12 @@ everything visible must have been on disk.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from escrowmq.core.branches.branch import Publication
+from escrowmq.core.broker import Broker
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
@@ -33,12 +34,11 @@ from escrowmq.core.termini.terminus import (
     TerminusKey,
     TerminusSettings,
 )
-from escrowmq.journal.memory import MemoryStorage
-from tests.simulation.ledger import Ledger, Violation
+from tests.simulation.faulty_world import TROUBLE, FaultyWorld
+from tests.simulation.ledger import Violation
 from tests.simulation.link_clients import ConsumerClient, Frame, Known, ProducerClient, Wire
 from tests.simulation.link_transactions import ProducerConnection
 from tests.simulation.steps import Step
-from tests.unit.core.site import Site
 
 WEIGHTS: Final[dict[str, int]] = {
     "send": 40,
@@ -58,6 +58,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "crash in sync": 3,
     "snapshot": 2,
     "compact": 2,
+    **TROUBLE,
 }
 TRANSACTIONS: Final[dict[str, int]] = {
     "send": 60,
@@ -76,8 +77,20 @@ TRANSACTIONS: Final[dict[str, int]] = {
     "discharge": 25,
     "control": 60,
     "late": 10,
+    **TROUBLE,
 }
 """The frequencies of steps in a world whose producers post in transactions."""
+FAILING: Final[dict[str, int]] = {
+    **WEIGHTS,
+    "crash": 1,
+    "crash in sync": 1,
+    "drop": 12,
+    "credit": 30,
+    "append refused in": 10,
+    "reads fail": 20,
+    "reads succeed": 10,
+}
+"""The frequencies of steps in a world whose disk often refuses records and reads."""
 PRODUCERS: Final = 2
 CONSUMERS: Final = 2
 ROUNDS: Final = 200
@@ -185,21 +198,18 @@ class LinkSide:
     def cancelled(self, consumer: Consumer) -> None: ...
 
 
-def _prepare(site: Site) -> None:
+def _prepare(broker: Broker, life: int) -> None:
     """Give a broker the content of the world's messages, and little room for fresh ones, so that some are digested."""
-    site.broker.formats[0] = Numbers()
-    site.broker.termini.fresh = FreshContents(200)
+    broker.formats[0] = Numbers()
+    broker.termini.fresh = FreshContents(200)
 
 
-class LinkWorld:
+class LinkWorld(FaultyWorld):
     """A history of exactly-once links."""
 
     def __init__(self, seed: int) -> None:
-        self.ledger = Ledger()
-        self.trace: list[str] = []
+        super().__init__(seed, _prepare, resident_limit=1)
         self.step = 0
-        self.site = Site(MemoryStorage(random.Random(seed)), segment_bytes=1500)
-        _prepare(self.site)
         self.site.queue()
         self.site.sync()
         self.producers = [ProducerClient() for _ in range(PRODUCERS)]
@@ -207,26 +217,18 @@ class LinkWorld:
         self.sides: dict[int, LinkSide] = {}  # by number of the client; consumers follow producers
         self.sent = 0
         self.by_rival: list[int] = []
-        self.posted: dict[int, int] = {}  # when a message was posted first
+        self.posted: dict[int, int] = {}  # when a message was posted; the earliest time, if it was again
         self.connections: dict[int, ProducerConnection] = {}  # by number of the producer
         self.replaced: list[ProducerConnection] = []  # connections whose client has opened another one
+        self._visible: set[int] = set()  # when the last process died
 
     @property
     def queue(self) -> Queue:
         return self.site.vhost.queue("q")
 
-    def read_along(self) -> None:
-        """The trace has every step anyway."""
-
-    def run(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            self.do(step)
-        self.finish()
-
     def do(self, step: Step) -> None:
         self.step += 1
-        self.trace.append(str(step))
-        getattr(self, "_" + step.kind.replace(" ", "_"))(step)
+        super().do(step)
 
     @property
     def clients(self) -> list[ProducerClient | ConsumerClient]:
@@ -237,10 +239,6 @@ class LinkWorld:
 
     def client(self, who: int) -> ProducerClient | ConsumerClient:
         return self.clients[who % (PRODUCERS + CONSUMERS)]
-
-    def count(self, event: str) -> None:
-        """Count an event."""
-        self.ledger.events[event] = self.ledger.events.get(event, 0) + 1
 
     # -- clients
 
@@ -292,6 +290,8 @@ class LinkWorld:
                 connection.lost()
 
     def _rival(self, step: Step) -> None:
+        if self.machine.troubled:
+            return  # a process that dies now may have settled a message that nobody got
         entry = self.site.broker.engine.get(self.queue, auto_settle=True)
         self._turn(step)
         self._sync(step)
@@ -335,7 +335,7 @@ class LinkWorld:
 
     def target(self, serial: int) -> Queue:
         """Return the queue for a message: the one in which it waits, if it is delayed."""
-        self.posted.setdefault(serial, self.site.now)
+        self.posted[serial] = min(self.site.now, self.posted.get(serial, self.site.now))
         held = self.site.broker.engine.delays.hold(self.site.vhost, {"x-delay": delay_of(serial)})
         self.count("delayed" if held is not None else "due at once")
         return held or self.queue
@@ -343,8 +343,8 @@ class LinkWorld:
     def check_due(self, serial: int) -> None:
         """Check that a message that is delivered was due."""
         due = self.posted[serial] + delay_of(serial)
-        if self.site.now < due:
-            raise Violation(f"message {serial} was delivered {due - self.site.now} ms before it was due")
+        if self.latest < due:
+            raise Violation(f"message {serial} was delivered {due - self.latest} ms before it was due")
 
     def _credit(self, step: Step) -> None:
         side = self.sides.get(PRODUCERS + step.who % CONSUMERS)
@@ -369,7 +369,12 @@ class LinkWorld:
                 client.control = self.connections[who].control
             self._attach_producer(side, client, self.connections[who])
         else:
-            self._attach_consumer(side, client)
+            try:
+                self._attach_consumer(side, client)
+            except BrokerError as error:
+                if not self.refused(error):
+                    raise
+                self._detach(step)
 
     def _attach_producer(self, side: LinkSide, client: ProducerClient, connection: ProducerConnection) -> None:
         client.ready = False
@@ -419,41 +424,21 @@ class LinkWorld:
             side.loan.detach()
             side.client.wire = None
 
-    # -- the broker's turns, its disk, and its crashes
+    # -- syncs and crashes
 
-    def _time(self, step: Step) -> None:
-        self.site.broker.engine.now += 25 * (1 + step.what % 8)
-
-    def _turn(self, step: Step) -> None:
-        self.site.turn(sync=False)
-
-    def _sync(self, step: Step) -> None:
-        self.site.sync()
+    def synced(self) -> None:
         for side in list(self.sides.values()):
             side.synced(self.site.journal.synced_lsn)
         for connection in self.connections.values():
             connection.synced()
 
-    def _snapshot(self, step: Step) -> None:
-        self._turn(step)
-        self._sync(step)
-        self.site.snapshot()
+    def dying(self) -> None:
+        order, load = self.queue.order, self.site.broker.engine.pager.load
+        self._visible = {int(entry.content) for entry in order.in_memory()}
+        for backlog in order.backlogs():
+            self._visible.update(int(content) for reference in backlog for content in load(reference).contents)
 
-    def _compact(self, step: Step) -> None:
-        self._sync(step)
-        self.site.compact()
-
-    def _crash_in_sync(self, step: Step) -> None:
-        """Crash after the disk has everything, before anybody learns of it."""
-        self.site.write()
-        self._crash(step)
-
-    def _crash(self, step: Step) -> None:
-        self.count("crashes")
-        visible = {int(content) for _, content, _ in self.site.ready(self.queue)}
-        self.site.storage.crash()
-        self.site = self.site.restart(segment_bytes=1500)
-        _prepare(self.site)
+    def restarted(self) -> None:
         self.sides.clear()
         self.connections.clear()
         self.replaced.clear()
@@ -462,7 +447,7 @@ class LinkWorld:
             if isinstance(client, ProducerClient):
                 client.connection_lost()
         # A crash may undo the step out of the queue of delayed messages, which is taken again then.
-        lost = {serial for serial in visible - self.kept() if not delay_of(serial)}
+        lost = {serial for serial in self._visible - self.kept() if not delay_of(serial)}
         if lost:
             raise Violation(f"messages {sorted(lost)} were visible, and the crash lost them")
 
@@ -517,3 +502,7 @@ class LinkWorld:
 
 class PostingWorld(LinkWorld):
     """A history of exactly-once links whose producers post in transactions. Only the frequencies of steps differ."""
+
+
+class FailingWorld(LinkWorld):
+    """A history of exactly-once links on a disk that often fails. Only the frequencies of steps differ."""

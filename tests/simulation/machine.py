@@ -6,14 +6,27 @@ import contextlib
 import errno
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from escrowmq.core.broker import Broker
+from escrowmq.core.engine import Engine
+from escrowmq.core.messages.pager import LogPager
 from escrowmq.journal.errors import JournalFailed, JournalUnreadable, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from tests.harness.server import Options, SimServer
-from tests.simulation.clock import SHIFTS, MachineTime
+from tests.simulation.clock import SHIFTS, MachineTime, Process
 from tests.simulation.ledger import Violation
+from tests.simulation.steps import Step
+
+P = TypeVar("P", bound=Process)
+
+TROUBLE: Final[dict[str, int]] = {
+    "power fails in": 1,
+    "sync fails in": 1,
+    "append refused in": 1,
+    "disk fills": 1,
+}
+"""The steps of `Machine.plan`, with their frequencies."""
 
 
 class Death(NamedTuple):
@@ -24,34 +37,37 @@ class Death(NamedTuple):
     error: BaseException
 
 
-class Machine:
-    """Runs the server for any protocol. A seed determines the behaviour of the disk."""
+class Start(NamedTuple):
+    """What a process finds when it starts: the disk, the machine's time, and how many processes ran before it, plus
+    one. `resume` sets its broker's time, and gets the time of the last record in milliseconds.
+    """
 
-    def __init__(self, seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> None:
+    storage: MemoryStorage
+    now: int
+    life: int
+    resume: Callable[[Engine, int], None]
+
+
+class Machine(Generic[P]):
+    """Runs processes that `boot` starts, for any protocol. A seed determines the behaviour of the disk."""
+
+    def __init__(self, seed: int, boot: Callable[[Start], P]) -> None:
         self.storage = MemoryStorage(random.Random(f"disk {seed}"))
         self._refuses = False
         self._trouble = random.Random(f"trouble {seed}")
         self._time = MachineTime()
-        self._options = options
-        self._make_broker = make_broker
+        self._make = boot
         self.before_restart: Callable[[], None] = lambda: None
         """Called between the end of a process and the start of the next one."""
         self._lives = 0
         self.server = self._boot()
         self._time.attach(self.server)
 
-    def _boot(self) -> SimServer:
+    def _boot(self) -> P:
         self._lives += 1
-        return SimServer(
-            self.storage,
-            self._options,
-            now=self._time.wall_ms,
-            seed=self._lives,
-            make_broker=self._make_broker,
-            resume=self._time.resume,
-        )
+        return self._make(Start(self.storage, self._time.wall_ms, self._lives, self._time.resume))
 
-    def restart(self, *, power_fails: bool) -> SimServer:
+    def restart(self, *, power_fails: bool) -> P:
         """Start a process on the data that is on disk. Planned faults are forgotten."""
         if power_fails:
             self.storage.crash()
@@ -71,7 +87,24 @@ class Machine:
             self._boot()
         self.storage.faults = Faults()
 
-    def refuse_append(self, number: int) -> None:
+    # -- faults
+
+    def plan(self, step: Step) -> bool:
+        """Plan the fault of a step of `TROUBLE`. Return False if it is another step."""
+        match step.kind:
+            case "power fails in":
+                self.storage.faults.dies_in = 1 + step.what % 12
+            case "sync fails in":
+                self.storage.faults.fail_sync_in = 1 + step.what % 4
+            case "append refused in":
+                self._refuse_append(1 + step.what % 16)
+            case "disk fills":
+                self._fill_disk(step.what * 40)
+            case _:
+                return False
+        return True
+
+    def _refuse_append(self, number: int) -> None:
         """Let the journal fail at the append with this number, counted from 1, in the middle of an operation."""
         journal, append = self.server.journal, self.server.journal.append
         self._refuses = True
@@ -86,6 +119,33 @@ class Machine:
 
         journal.append = refusing  # type: ignore[method-assign]
 
+    def _fill_disk(self, room: int) -> None:
+        """Leave `room` bytes on the disk."""
+        storage = self.storage
+        storage.faults.capacity = sum(map(storage.size, storage.names())) + room
+
+    def fail_reads(self, how: int) -> None:
+        """Let reads fail, some or all of them. Nothing is read from the pager's memory, which would hold all of a small
+        log.
+        """
+        self.storage.faults.read_fails = 1.0 if how % 2 else 0.3
+        pager = self.server.broker.engine.pager
+        assert isinstance(pager, LogPager)
+        pager._chunks.clear()
+        pager._chunk = b""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether reads fail, or queues wait for the next attempt to read their messages."""
+        return self.storage.faults.read_fails > 0 or bool(self.server.broker.engine.unavailable.reasons)
+
+    @property
+    def troubled(self) -> bool:
+        """Whether a fault is planned, so that any step may be the last one of the process."""
+        faults = self.storage.faults
+        planned = (faults.dies_in, faults.fail_sync_in, faults.capacity)
+        return self._refuses or self.unreadable or any(each is not None for each in planned)
+
     def end_trouble(self) -> None:
         """Cancel all planned faults."""
         self.storage.faults = Faults()
@@ -93,10 +153,7 @@ class Machine:
             del self.server.journal.append
             self._refuses = False
 
-    def fill_disk(self, room: int) -> None:
-        """Leave `room` bytes on the disk."""
-        storage = self.storage
-        storage.faults.capacity = sum(map(storage.size, storage.names())) + room
+    # -- time
 
     def pass_time(self, ms: int) -> None:
         """Let `ms` milliseconds pass. Raises Violation if the broker's time does not follow."""
@@ -113,6 +170,8 @@ class Machine:
     def record_time(self) -> None:
         """Let the broker record how far its time is behind. This may write a record."""
         self._time.record()
+
+    # -- deaths
 
     def run(self, action: Callable[[], None]) -> Death | None:
         """Run `action`. Returns the cause of death if a planned fault of the disk ended the process as it must
@@ -145,3 +204,19 @@ class Machine:
         except JournalFailed:
             return
         raise Violation("the journal continues after a failed write")
+
+
+def server_machine(seed: int, options: Options, make_broker: Callable[..., Broker] = Broker) -> Machine[SimServer]:
+    """Return a machine whose processes are whole servers."""
+
+    def boot(start: Start) -> SimServer:
+        return SimServer(
+            start.storage,
+            options,
+            now=start.now,
+            seed=start.life,
+            make_broker=make_broker,
+            resume=start.resume,
+        )
+
+    return Machine(seed, boot)

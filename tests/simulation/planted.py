@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import repeat
+from collections.abc import Sequence
 from typing import Any, Final
-from unittest import mock
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.engine import Engine, Receipt
@@ -27,15 +24,12 @@ from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal import format as fmt
 from escrowmq.journal import journal, recovery
 from escrowmq.journal.errors import JournalFailed
-from escrowmq.journal.frames import Frame, JournalFile
-from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.connection import Connection
-from tests.simulation import planted_clocks
+from tests.simulation import planted_faults
 
 _put = Connection.put
-_write_through = MemoryStorage.write_through
 _enqueue = Queue.enqueue
 _enqueue_sealed = Queue.enqueue_sealed
 _requeue = Engine.requeue
@@ -58,34 +52,6 @@ def no_truncation(storage: Storage) -> recovery.Found:
         end = report.cut_offset + report.cut_bytes - fmt.FILE_HEADER_SIZE
         found.end_lsn = found.last_file.origin + end + fmt.pad(end)
     return found
-
-
-def retry_sync(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> None:
-    try:
-        _write_through(self, name, offset, *parts)
-    except OSError:
-        self.sync(name)
-
-
-def repaired_by_one_sync(storage: Storage, file: JournalFile, frame: Frame) -> None:
-    """Write the last frame once more, and leave its sync to that of the footer."""
-    offset = file.offset_of(frame.lsn)
-    data = storage.read(file.name, offset, frame.end_lsn - frame.lsn)
-    storage.write(file.name, offset, data)
-    storage.truncate(file.name, offset + len(data))
-
-
-def taken_before_loaded(self: Fifo, share: int = 0) -> None:
-    """Take a reference out of the queue, then load its block."""
-    reference = self.tail.take(self.tail.peek().length)
-    block = self._pager.load(reference)
-    run = Run(block.envelope, reference.first, block.time, reference.lsn, reference.start)
-    self.head.extend(map(Entry, range(run.first, run.first + reference.length), block.contents, repeat(run)))
-
-
-def full_disk_ignored(self: MemoryStorage, name: str, offset: int, *parts: bytes) -> None:
-    with suppress(OSError):
-        _write_through(self, name, offset, *parts)
 
 
 def refusal_ignored(self: Engine, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
@@ -159,34 +125,25 @@ def dead_lettered_in_two_records(self: DeadLetters, queue: Queue, entries: list[
     leaving.apply()
 
 
-PLANTED: Final[dict[str, tuple[object, str, object]]] = {
-    "answer before the sync": (Connection, "put", answer_before_sync),
-    "no CRC check": (fmt, "body_is_whole", no_crc_check),
-    "no truncation of a torn tail": (journal, "examine", no_truncation),
-    "a footer before the sync of the frames": (recovery, "_rewrite", repaired_by_one_sync),
-    "retry after a failed sync": (MemoryStorage, "write_through", retry_sync),
-    "a commit written as two records": (Decision, "_write", two_records),
-    "ack record lost": (settlement, "encode_settle", ack_record_lost),
-    "requeue at the tail": (Fifo, "put_back", requeue_at_tail),
-    "transaction visible at once": (Queue, "enqueue", visible_at_once),
-    "large commit visible at once": (Queue, "enqueue_sealed", large_commit_visible_at_once),
-    "settle replay forgotten": (Recovery, "_settle", settle_not_replayed),
-    "relocation forgets a position": (relocation, "encode_moves", forgetful_moves),
-    "requeued and not marked": (Engine, "requeue", not_redelivered),
-    "a snapshot misses a change": (Queue, "change", change_not_noted),
-    "rollback forgets deliveries": (Channel, "keep", rollback_forgets),
-    "prefetch counted by half": (Consumer, "spend", prefetch_by_two),
-    "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
-    "a refused append ignored": (Engine, "_publish", refusal_ignored),
-    "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
-    "dead-lettered in two records": (DeadLetters, "send", dead_lettered_in_two_records),
-    **planted_clocks.PLANTED,
+PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
+    "answer before the sync": {(Connection, "put"): answer_before_sync},
+    "no CRC check": {(fmt, "body_is_whole"): no_crc_check},
+    "no truncation of a torn tail": {(journal, "examine"): no_truncation},
+    "a commit written as two records": {(Decision, "_write"): two_records},
+    "ack record lost": {(settlement, "encode_settle"): ack_record_lost},
+    "requeue at the tail": {(Fifo, "put_back"): requeue_at_tail},
+    "transaction visible at once": {(Queue, "enqueue"): visible_at_once},
+    "large commit visible at once": {(Queue, "enqueue_sealed"): large_commit_visible_at_once},
+    "settle replay forgotten": {(Recovery, "_settle"): settle_not_replayed},
+    "relocation forgets a position": {(relocation, "encode_moves"): forgetful_moves},
+    "requeued and not marked": {(Engine, "requeue"): not_redelivered},
+    "a snapshot misses a change": {(Queue, "change"): change_not_noted},
+    "rollback forgets deliveries": {(Channel, "keep"): rollback_forgets},
+    "prefetch counted by half": {(Consumer, "spend"): prefetch_by_two},
+    "a refused append ignored": {(Engine, "_publish"): refusal_ignored},
+    "dead-lettered in two records": {(DeadLetters, "send"): dead_lettered_in_two_records},
+    "a footer before the sync of the frames": planted_faults.FOOTER,
+    **planted_faults.OF_DISKS,
+    **planted_faults.OF_CLOCKS,
 }
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Plant a bug for the duration of the block."""
-    owner, attribute, bug = PLANTED[name]
-    with mock.patch.object(owner, attribute, bug):
-        yield
+"""The patches of each bug, by class or module and attribute."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from typing import Any, Final
-from unittest import mock
 
+from escrowmq.core.branches import preparation
+from escrowmq.core.branches.branch import Settlement
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.branches.large_requests import LargeRequests
@@ -20,15 +20,12 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.marks import Modification
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import Pager
-from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.journal.errors import JournalFailed
-from escrowmq.journal.memory import MemoryStorage
-from tests.simulation import planted_clocks
-from tests.simulation.planted import full_disk_ignored, taken_before_loaded
+from tests.simulation import planted_faults
 
 _apply = Preparation.apply
 _finish = FoundBranches.finish
@@ -111,28 +108,25 @@ def changes_ignored(
     return True
 
 
-PLANTED: Final[dict[str, tuple[object, str, object]]] = {
-    "prepare answered before the sync": (Preparation, "apply", answered_before_sync),
-    "prepared branches committed by recovery": (FoundBranches, "finish", committed_by_recovery),
-    "prepared branches forgotten by recovery": (FoundBranches, "begin", forgotten_by_recovery),
-    "messages returned before the rollback is on disk": (Coordinator, "_return_later", seen_before_its_rollback),
-    "visible before the commit is on disk": (Decision, "take_effect", visible_at_once),
-    "settlements missing in the commit's record": (Decision, "operations", lost_settlements),
-    "forced and forgotten": (Coordinator, "force", forced_and_forgotten),
-    "prepared although the append was refused": (Preparation, "apply", refusal_ignored),
-    "a full disk ignored": (MemoryStorage, "write_through", full_disk_ignored),
-    "taken before it is loaded": (Fifo, "_fill", taken_before_loaded),
-    "marks forgotten by recovery": (Recovery, "_marked", marks_not_replayed),
-    "half of a large commit visible": (SealedRuns, "make_ready", ready_one_by_one),
-    "changes between pieces ignored": (LargeRequests, "_gathered", changes_ignored),
-    "released deliveries counted as failed": (Engine, "release", released_as_failed),
-    **planted_clocks.PLANTED,
+def routed_at_the_commit(engine: Any, settlement: Settlement) -> None:
+    """Leave it to the commit where dead letters go, so that its record grows with bindings that others make."""
+
+
+PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
+    "prepare answered before the sync": {(Preparation, "apply"): answered_before_sync},
+    "prepared branches committed by recovery": {(FoundBranches, "finish"): committed_by_recovery},
+    "prepared branches forgotten by recovery": {(FoundBranches, "begin"): forgotten_by_recovery},
+    "messages returned before the rollback is on disk": {(Coordinator, "_return_later"): seen_before_its_rollback},
+    "visible before the commit is on disk": {(Decision, "take_effect"): visible_at_once},
+    "settlements missing in the commit's record": {(Decision, "operations"): lost_settlements},
+    "forced and forgotten": {(Coordinator, "force"): forced_and_forgotten},
+    "prepared although the append was refused": {(Preparation, "apply"): refusal_ignored},
+    "marks forgotten by recovery": {(Recovery, "_marked"): marks_not_replayed},
+    "half of a large commit visible": {(SealedRuns, "make_ready"): ready_one_by_one},
+    "changes between pieces ignored": {(LargeRequests, "_gathered"): changes_ignored},
+    "released deliveries counted as failed": {(Engine, "release"): released_as_failed},
+    "a prepared branch that cannot commit": {(preparation, "routes_of"): routed_at_the_commit},
+    **planted_faults.OF_DISKS,
+    **planted_faults.OF_CLOCKS,
 }
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Plant a bug for the duration of the block."""
-    owner, attribute, bug = PLANTED[name]
-    with mock.patch.object(owner, attribute, bug):
-        yield
+"""The patches of each bug, by class or module and attribute."""

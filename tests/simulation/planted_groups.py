@@ -6,17 +6,21 @@ from collections.abc import Iterable
 from typing import Any, Final
 from unittest import mock
 
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.cursor import Cursor, Settling
 from escrowmq.core.groups.group import Group
 from escrowmq.core.groups.orders import Lanes
 from escrowmq.core.groups.recovery import FoundGroups
+from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.groups import SettledCause, encode_group_settled
 from escrowmq.core.records.kinds import Kind
+from tests.simulation import planted_faults
 
 Range = tuple[int, int]
 _settled_now = Cursor.settled_now
 _bury = Group.bury
+_read = Cursor._read
 _apply = Settling.apply
 
 
@@ -79,6 +83,14 @@ def nobody_is_called(self: Cursor) -> None:
         self.stream.watch(self.stream.end, self)
 
 
+def settled_if_it_cannot_be_read(self: Cursor, position: int) -> Entry | None:
+    """Give up messages that cannot be read, as if retention had dropped them."""
+    try:
+        return _read(self, position)
+    except BrokerError:
+        return None
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "floor set to the highest acknowledged": {(Cursor, "settled_now"): floor_is_the_highest_acknowledged},
     "stale handle settles": {(Cursor, "valid"): any_handle_is_valid},
@@ -89,6 +101,9 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "settlement not recorded": {(Cursor, "settle"): settled_without_a_record},
     "dead letter not settled on disk": {(Group, "bury"): buried_before_its_settlement_is_recorded},
     "what a filter passes over is not settled": {(Cursor, "settle"): passed_over_is_not_settled},
+    "what cannot be read is given up": {(Cursor, "_read"): settled_if_it_cannot_be_read},
+    **planted_faults.OF_ANY_DISK,
+    **planted_faults.OF_CLOCKS,
     "waiting members are not called": {(Cursor, "wake"): nobody_is_called},
 }
 """The patches of each bug, by class and attribute."""

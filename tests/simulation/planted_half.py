@@ -16,12 +16,17 @@ from escrowmq.core.half.recovery import FoundHalf
 from escrowmq.core.half.registry import HalfMessages
 from escrowmq.core.half.state import HalfInput, HalfState, after
 from escrowmq.core.half.storing import Stored
+from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.records.unreadable import LogUnreadable
+from escrowmq.journal.errors import JournalFailed
+from tests.simulation import planted_faults
 
 _decide = HalfMessages._decide
 _ask = Checking._ask
 _store = HalfMessages.store
 _take = HalfDecisions._take
+_entry = HalfQueue.entry
 
 
 def answered_before_sync(self: HalfMessages, vhost: str, number: int, given: HalfInput, message_id: str) -> int:
@@ -99,6 +104,22 @@ def everything_is_synced(self: HalfQueue, number: int) -> bool:
     return True
 
 
+def dropped_if_it_cannot_be_read(self: HalfQueue, number: int, *, whole: bool) -> Entry | None:
+    """Commit a half message that cannot be read without its content."""
+    try:
+        return _entry(self, number, whole=whole)
+    except LogUnreadable:
+        return _entry(self, number, whole=False)
+
+
+def stored_although_refused(self: HalfMessages, *arguments: Any, **options: Any) -> Stored:
+    """Acknowledge a half message whose record the journal has refused."""
+    try:
+        return _store(self, *arguments, **options)
+    except JournalFailed:
+        return Stored(1, 0, repeated=False)
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "decision answered before its sync": {(HalfMessages, "_decide"): answered_before_sync},
     "half message acknowledged before its sync": {(HalfMessages, "store"): stored_before_sync},
@@ -115,5 +136,9 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "decision outside the record": {(Deciding, "operations"): nothing_recorded},
     "message sent again stored twice": {(HalfLedger, "number"): sent_again_is_new},
     "checked before the half message is on disk": {(HalfQueue, "synced"): everything_is_synced},
+    "a half message that cannot be read is committed": {(HalfQueue, "entry"): dropped_if_it_cannot_be_read},
+    "a refused append of a half message ignored": {(HalfMessages, "store"): stored_although_refused},
+    **planted_faults.OF_ANY_DISK,
+    **planted_faults.OF_CLOCKS,
 }
 """The patches of each bug, by class or module and attribute."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.budget import Budget
+from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues import selection
 from escrowmq.core.queues.consumer import Consumer
@@ -15,16 +16,23 @@ from escrowmq.core.queues.due_buckets import DueBuckets
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.unreadable import LogUnreadable
+from escrowmq.core.termini.acquisitions import Acquisitions
 from escrowmq.core.termini.arrivals import Arrival, Arrivals, fingerprints_of
 from escrowmq.core.termini.enlisted_posts import EnlistedPosts
 from escrowmq.core.termini.loan import AcquiredNumbers, Borrower, Loan
+from escrowmq.core.termini.locks import LockedPiece
 from escrowmq.core.termini.posting import ArrivalWork, FreshArrivals
 from escrowmq.core.termini.recovery import FoundTermini
 from escrowmq.core.termini.registry import Termini
 from escrowmq.core.turn import Turn
+from escrowmq.journal.errors import JournalFailed
+from tests.simulation import planted_faults
 from tests.simulation.link_transactions import ProducerConnection
 
 _acquire = Loan.acquire
+_post = Loan.post
+_load = Acquisitions._load
 _apply = Decision.apply
 _apply_fresh = FreshArrivals.apply
 _record_forgotten = Termini._record_forgotten
@@ -131,6 +139,22 @@ def transaction_continues_after_a_theft(self: ProducerConnection, text: str) -> 
     """Let a commit on the old connection publish messages that the client sends again on the new one."""
 
 
+def accepted_although_refused(self: Loan, *arguments: Any) -> Receipt:
+    """Accept a message whose record the journal has refused."""
+    try:
+        return _post(self, *arguments)
+    except JournalFailed:
+        return Receipt()
+
+
+def empty_if_it_cannot_be_read(self: Acquisitions, piece: LockedPiece) -> list[Entry]:
+    """Forget locked deliveries that cannot be read."""
+    try:
+        return _load(self, piece)
+    except LogUnreadable:
+        return []
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "transfer before its acquisition is synced": {(Loan, "acquire"): transfer_before_its_acquisition_is_synced},
     "post visible before its sync": {(Decision, "apply"): visible_before_its_sync},
@@ -157,7 +181,13 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     },
     "transaction continues after a theft": {(ProducerConnection, "give_up"): transaction_continues_after_a_theft},
     "selector ignored": {(selection, "wanted"): everything_is_wanted},
+    "a refused append of a post ignored": {(Loan, "post"): accepted_although_refused},
+    "what cannot be read is settled": {(Acquisitions, "_load"): empty_if_it_cannot_be_read},
+    **planted_faults.OF_ANY_DISK,
+    **planted_faults.OF_CLOCKS,
 }
 """The patches of each bug, by class and attribute."""
 OF_TRANSACTIONS: Final = frozenset(("posts not named in the map", "transaction continues after a theft"))
 """The bugs that only transactions of producers show."""
+OF_FAILING_DISKS: Final = frozenset(("a refused append of a post ignored", "what cannot be read is settled"))
+"""The bugs that a disk shows which often fails."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.__main__ import report
 from tests.simulation.branch_world import WEIGHTS, BranchWorld
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.planted_branches import PLANTED, planted
+from tests.simulation.planted_branches import PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.steps import Step
 
 HISTORIES = 400
@@ -66,7 +67,7 @@ def test_generated_histories_agree_with_the_model(steps: list[Step], seed: int) 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(bug):
+    with planted(PLANTED[bug]):
         for seed in range(HISTORIES):
             if isinstance(history(seed, make_world=BranchWorld), Failure):
                 return

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.__main__ import report
+from tests.simulation.faulty_world import TROUBLES
 from tests.simulation.group_world import WEIGHTS, GroupWorld
 from tests.simulation.history import Failure, history, shrink
 from tests.simulation.planted_groups import PLANTED
@@ -20,12 +21,14 @@ NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
 NEVER_MISSING = {
+    *TROUBLES,
     *("leased", "leased again", "called", "acknowledged", "stale handles", "prolonged", "given back", "buried"),
+    "refused: the disk cannot be read",
     *("reset", "crashes", "dead letters", "messages"),
 }
 
 
-@pytest.mark.rule("GRP-1", "GRP-2", "GRP-3", "GRP-4", "GRP-5", "GRP-6")
+@pytest.mark.rule("GRP-1", "GRP-2", "GRP-3", "GRP-4", "GRP-5", "GRP-6", "DUR-2", "DUR-4", "DUR-5")
 def test_histories_by_seed_handle_every_message() -> None:
     events: Counter[str] = Counter()
     for seed in range(60):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.__main__ import report
+from tests.simulation.faulty_world import TROUBLES
 from tests.simulation.half_world import WEIGHTS, HalfWorld
 from tests.simulation.history import Failure, history, shrink
 from tests.simulation.planted_half import PLANTED
@@ -20,16 +21,20 @@ NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
 NEVER_MISSING = {
+    *TROUBLES,
     *("commit", "roll back", "unknown", "resume", "force", "drop", "sent again", "checked", "check not taken"),
     *("refused: unknown", "refused: parked", "refused: rolled back", "refused: committed", "crashes", "messages"),
     *("arrived together", "survived: pending", "survived: parked", "survived: committed", "survived: rolled back"),
+    "refused: the disk cannot be read",
 }
 
 
-@pytest.mark.rule("HALF-1", "HALF-2", "HALF-3", "HALF-4", "HALF-5", "HALF-6", "HALF-11", "HALF-12")
+@pytest.mark.rule(
+    "HALF-1", "HALF-2", "HALF-3", "HALF-4", "HALF-5", "HALF-6", "HALF-11", "HALF-12", "DUR-2", "DUR-4", "DUR-5"
+)
 def test_histories_by_seed_deliver_each_committed_message_once() -> None:
     events: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(120):
         result = history(seed, make_world=HalfWorld)
         if isinstance(result, Failure):
             pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.__main__ import report
+from tests.simulation.faulty_world import TROUBLES
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.link_world import TRANSACTIONS, WEIGHTS, LinkWorld, PostingWorld
-from tests.simulation.planted_links import OF_TRANSACTIONS, PLANTED
+from tests.simulation.link_world import TRANSACTIONS, WEIGHTS, FailingWorld, LinkWorld, PostingWorld
+from tests.simulation.planted_links import OF_FAILING_DISKS, OF_TRANSACTIONS, PLANTED
 from tests.simulation.planting import planted
 from tests.simulation.steps import Step
 
@@ -19,13 +20,15 @@ HISTORIES = 200
 NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS | TRANSACTIONS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
+WORLDS = dict.fromkeys(OF_TRANSACTIONS, PostingWorld) | dict.fromkeys(OF_FAILING_DISKS, FailingWorld)
 NEVER_MISSING = {
+    *TROUBLES,
     *("claimed", "in doubt", "agreed", "resumed: new", "resumed: known", "stolen", "crashes", "messages"),
     *("accepted before", "sent again", "resumed", "taken by the rival", "delayed", "passed over"),
 }
 
 
-@pytest.mark.rule("SET-3", "SET-8", "SET-9", "SET-10", "SET-12", "DLY-1", "DLY-2", "DLY-4")
+@pytest.mark.rule("SET-3", "SET-8", "SET-9", "SET-10", "SET-12", "DLY-1", "DLY-2", "DLY-4", "DUR-2", "DUR-4", "DUR-5")
 def test_histories_by_seed_process_every_message_once() -> None:
     events: Counter[str] = Counter()
     for seed in range(60):
@@ -49,6 +52,19 @@ def test_histories_with_transactions_process_every_message_once() -> None:
     }
 
 
+@pytest.mark.rule("SET-3", "SET-10", "DUR-2", "DUR-4", "DUR-5")
+def test_histories_on_a_failing_disk_process_every_message_once() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(60):
+        result = history(seed, make_world=FailingWorld)
+        if isinstance(result, Failure):
+            pytest.fail(f"seed {seed}: {report(shrink(result, tries=300))}")
+        events.update(result)
+    assert {event for event, number in events.items() if number} >= {
+        *("refused: the disk cannot be read", "queues unavailable", *TROUBLES),
+    }
+
+
 @pytest.mark.rule("SET-3", "SET-9")
 @given(STEPS, st.integers(0, 2**16))
 @settings(max_examples=40, deadline=None)
@@ -58,7 +74,7 @@ def test_generated_histories_process_every_message_once(steps: list[Step], seed:
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    make_world = PostingWorld if bug in OF_TRANSACTIONS else LinkWorld
+    make_world = WORLDS.get(bug, LinkWorld)
     with planted(PLANTED[bug]):
         for seed in range(HISTORIES):
             if isinstance(history(seed, make_world=make_world), Failure):

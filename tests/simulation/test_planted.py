@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.planted import PLANTED, planted
+from tests.simulation.planted import PLANTED
+from tests.simulation.planting import planted
 from tests.simulation.world import World
 
 HISTORIES = 400
@@ -16,7 +17,7 @@ RARE = {"a commit written as two records": 224, "a footer before the sync of the
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(bug):
+    with planted(PLANTED[bug]):
         for seed in (RARE.get(bug, 0), *range(HISTORIES)):
             if isinstance(history(seed), Failure):
                 return
@@ -24,7 +25,7 @@ def test_planted_bugs_are_found(bug: str) -> None:
 
 
 def test_a_failing_history_is_shortened() -> None:
-    with planted("prefetch counted by half"):
+    with planted(PLANTED["prefetch counted by half"]):
         failures = (history(seed) for seed in range(HISTORIES))
         failure = next(result for result in failures if isinstance(result, Failure))
         short = shrink(failure)

@@ -22,7 +22,7 @@ from tests.simulation.aftermath import Aftermath
 from tests.simulation.amqp091.dialect import AMQP091
 from tests.simulation.dialect import Client, Conversation, Dialect
 from tests.simulation.ledger import Found, Ledger, Violation
-from tests.simulation.machine import Machine
+from tests.simulation.machine import server_machine
 from tests.simulation.steps import Step
 from tests.simulation.topology import ARGUMENTS
 
@@ -59,7 +59,7 @@ class World:
         self._connections: dict[AnyPort, Conversation] = {}
         limit = self.rng.choice((1000, options.resident_limit, 1 << 20))
         large = SMALL_BRANCH if seed % 2 else options.large_branch  # some histories commit nearly all in pieces
-        self._machine = Machine(seed, replace(options, resident_limit=limit, large_branch=large), make_broker)
+        self._machine = server_machine(seed, replace(options, resident_limit=limit, large_branch=large), make_broker)
         self.storage = self._machine.storage
         self.server.on_output = self._said
         self._set_up()
@@ -216,11 +216,7 @@ class World:
         are under way are answered first, and no further ones are made until the disk is healed.
         """
         self.pump()
-        self.storage.faults.read_fails = 1.0 if how % 2 else 0.3
-
-    @property
-    def _unreadable(self) -> bool:
-        return self.storage.faults.read_fails > 0 or bool(self.server.broker.engine.unavailable.reasons)
+        self._machine.fail_reads(how)
 
     def heal(self) -> None:
         """Let reads succeed again, and wait until all queues are available."""
@@ -257,6 +253,8 @@ class World:
     def _step(self, step: Step) -> None:
         actor = self.actors[step.who % CLIENTS]
         server = self.server
+        if self._machine.plan(step):
+            return
         match step.kind:
             case "break":
                 if actor.port is not None and not self._connections[actor.port].undecided:
@@ -299,14 +297,6 @@ class World:
                 self.restart(power_fails=step.kind == "crash")
             case "restart":
                 self.restart(power_fails=step.how % 2 == 0, clean=True)
-            case "power fails in":
-                self.storage.faults.dies_in = 1 + step.what % 12
-            case "sync fails in":
-                self.storage.faults.fail_sync_in = 1 + step.what % 4
-            case "append refused in":
-                self._machine.refuse_append(1 + step.what % 16)
-            case "disk fills":
-                self._machine.fill_disk(step.what * 40)
             case "reads fail":
                 self._fail_reads(step.how)
             case "reads succeed":
@@ -315,7 +305,7 @@ class World:
                 self.heal()
                 self.pump()
                 self.compare()
-            case "get" | "consume" if self._unreadable:
+            case "get" | "consume" if self._machine.unreadable:
                 pass
             case _:
                 self._client_step(actor, step)
