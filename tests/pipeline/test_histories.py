@@ -120,7 +120,7 @@ def test_histories_with_crashes_are_clean(kind: Crashing, tmp_path: Path, monkey
     crash, audits = kind.world._crash, []
 
     def crash_and_audit(world: AnyWorld, step: Step) -> None:
-        crash(world, step)  # type: ignore[arg-type]
+        crash(world, step)
         audits.append(audited(export(world.site.storage, tmp_path)))
 
     monkeypatch.setattr(kind.world, "_crash", crash_and_audit)
