@@ -7,10 +7,12 @@ from array import array
 
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
+from escrowmq.wire.amqp091 import blocks as publish_blocks
 from escrowmq.wire.amqp091 import bulk, spec
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
 from tests.docs.pages import blocks
+from tests.harness.blocks import block_of
 from tests.unit.sources import ROOT
 
 PAGE = ROOT / "docs" / "internals" / "bulk.md"
@@ -24,7 +26,7 @@ def test_methods() -> None:
     assert shown == {
         kind.NAME: (kind.METHOD_ID, list(kind.FIELDS)) for kind in spec.METHODS.values() if kind.CLASS_ID == 240
     }
-    assert [name for name, _, fields in found if "; content" in fields] == ["escrow.read-ok"]
+    assert [name for name, _, fields in found if "; content" in fields] == ["escrow.read-ok", "escrow.publish"]
 
 
 def test_head() -> None:
@@ -33,6 +35,19 @@ def test_head() -> None:
     assert "<" + "".join(CODES[kind] for _, _, kind in fields) == bulk.HEAD.format
     assert [int(at) for at, _, _ in fields] == [0, 4, 6, 8, 16, 20, 24, 28]
     assert sum(int(size) for _, size, _ in fields) == bulk.HEAD.size
+
+
+def test_head_of_blocks() -> None:
+    fields = re.findall(r"^\| (\d+) \| (\d+) \| (\w+) \|", TEXT.split("## Blocks")[1], re.MULTILINE)
+    assert "<" + "".join(CODES[kind] for _, _, kind in fields) == publish_blocks.HEAD.format
+    assert [int(at) for at, _, _ in fields] == [0, 4, 6, 8, 12]
+    assert f"1 to {publish_blocks.MOST_MESSAGES} |" in TEXT
+
+
+def test_example_of_a_block() -> None:
+    sent = [("k.1", Properties(message_id="m1").encode(), body) for body in (b"a", b"b")]
+    (block,) = blocks(PAGE, "block")
+    assert b"".join(bytes.fromhex(line[6:53]) for line in block.text.splitlines()) == block_of(*sent)
 
 
 def test_example() -> None:

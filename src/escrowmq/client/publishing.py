@@ -11,9 +11,9 @@ from escrowmq.client.channel_base import DEFAULT, ChannelBase, Timeout
 from escrowmq.client.confirms import Confirms
 from escrowmq.client.encoding import Encoder, Heads, pieces
 from escrowmq.client.errors import NackError, ProgrammingError, Returned, UnroutableError
-from escrowmq.client.requests import Answer
+from escrowmq.client.requests import Answer, Content
 from escrowmq.wire.amqp091 import spec
-from escrowmq.wire.amqp091.properties import Properties
+from escrowmq.wire.amqp091.properties import NO_PROPERTIES, Properties
 
 if TYPE_CHECKING:
     from escrowmq.client.link import Link
@@ -104,6 +104,21 @@ class Publishing(ChannelBase):
             if self._confirms is not None and wait:
                 self.wait_for_confirms(timeout=timeout)
         return count
+
+    def publish_block(self, exchange: str, routing_key: str, block: bytes, *, timeout: Timeout = DEFAULT) -> None:
+        """Publish a block of messages (`client.blocks`) in the channel's transaction or branch, without waiting.
+
+        The broker closes the channel if the block is malformed, if one of its messages is refused, or if the channel
+        has no transaction.
+
+        Raises:
+            ProgrammingError: A name is too long, or the branch is prepared.
+            Timeout: The broker did not accept the block within `timeout` seconds.
+        """
+        with self.connection.guard:
+            self._may_publish(timeout)
+            self.send(spec.EscrowPublish(exchange, routing_key), Content(NO_PROPERTIES, block))
+            self.connection.poll()
 
     def _send(self, heads: Heads | list[Heads], chunk: list[bytes], timeout: Timeout) -> None:
         sizes = list(map(len, chunk))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from escrowmq.client import Channel, Error, NotFound, Xid
 from escrowmq.client.escrow import Escrow
-from escrowmq.spark.encoding import PropertiesEncoder, names, runs
+from escrowmq.spark.encoding.blocks import ROWS, contents, pieces
+from escrowmq.spark.encoding.names import groups, names, runs
+from escrowmq.spark.encoding.properties import PropertiesEncoder
 from escrowmq.spark.errors import EscrowSparkError, OptionError
 from escrowmq.spark.identity import Epoch, attempt
 from escrowmq.spark.options import SinkOptions
@@ -105,6 +107,37 @@ def _reached(broker: Escrow, epoch: Epoch) -> bool:
     return done is not None and done >= epoch.number
 
 
+@dataclass(frozen=True, slots=True)
+class _MessageRows:
+    """Rows to be published. `columns` has the columns that determine their targets."""
+
+    bodies: pa.Array
+    properties: pa.Array | None
+    headers: pa.Array | None
+    columns: dict[str, pa.Array]
+
+    @classmethod
+    def of(cls, columns: dict[str, pa.Array]) -> _MessageRows:
+        return cls(columns["body"], columns.get("properties"), columns.get("headers"), columns)
+
+    @property
+    def bytes(self) -> int:
+        """The size of what is published, about."""
+        return sum(each.nbytes for each in (self.bodies, self.properties, self.headers) if each is not None)
+
+    def slice(self, begin: int, end: int) -> _MessageRows:
+        """Return the rows from `begin` to `end`."""
+        return self._each(lambda column: column.slice(begin, end - begin))
+
+    def take(self, chosen: pa.Array) -> _MessageRows:
+        """Return the rows with these numbers."""
+        return self._each(lambda column: column.take(chosen))
+
+    def _each(self, cut: Callable[[pa.Array], pa.Array]) -> _MessageRows:
+        properties = None if self.properties is None else cut(self.properties)
+        return _MessageRows(cut(self.bodies), properties, None if self.headers is None else cut(self.headers), {})
+
+
 class _Task:
     """One attempt to write a partition."""
 
@@ -133,44 +166,56 @@ class _Task:
             return
         if self._bytes >= BRANCH_BYTES or self._rows >= BRANCH_MESSAGES:
             self.prepare()
-        columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-        bodies = columns["body"]
-        if bodies.null_count:
+        rows = _MessageRows.of({name: batch.column(i) for i, name in enumerate(batch.schema.names)})
+        if rows.bodies.null_count:
             raise EscrowSparkError("column body contains a null; a message without content needs an empty body")
-        properties = self._encoder.encode(columns.get("properties"), columns.get("headers"))
-        for exchange, keys, begin, end in self._targets(columns):
-            whole = end - begin == len(bodies)
-            some = properties if whole or isinstance(properties, bytes) else properties[begin:end]
-            body = bodies if whole else bodies.slice(begin, end - begin)
-            self._work().publish_many(exchange, keys, body, some)
-        self.messages += len(bodies)
-        self._rows += len(bodies)
-        self._bytes += bodies.nbytes
+        properties = self._encoder.uniform(rows.properties, rows.headers)
+        for exchange, key, some in self._targets(rows):
+            if isinstance(key, str) and properties is not None:
+                self._work().publish_many(exchange, key, some.bodies, properties)
+            else:
+                self._publish(exchange, key, some)
+        self.messages += len(rows.bodies)
+        self._rows += len(rows.bodies)
+        self._bytes += rows.bytes
 
-    def _targets(self, columns: dict[str, pa.Array]) -> Iterator[tuple[str, str | list[str], int, int]]:
-        """Yield exchange, routing keys, first row and end for runs of rows with the same exchange."""
-        options, count = self._options, len(columns["body"])
+    def _publish(self, exchange: str, key: str | pa.Array, rows: _MessageRows) -> None:
+        """Publish rows that differ in more than their bodies: as blocks, as far as possible."""
+        frame_max = self._broker.connection.frame_max
+        for begin in range(0, len(rows.bodies), ROWS):
+            part = rows.slice(begin, begin + ROWS)
+            keys = None if isinstance(key, str) else key.slice(begin, ROWS)
+            found = contents(part.bodies, part.properties, part.headers, keys, frame_max)
+            for piece in pieces(found, len(part.bodies), keyed=keys is not None):
+                if piece.block is not None:
+                    self._work().publish_block(exchange, key if isinstance(key, str) else "", piece.block)
+                    continue
+                few = part.slice(piece.begin, piece.end)
+                each = key if keys is None else keys.slice(piece.begin, piece.end - piece.begin).to_pylist()
+                properties = self._encoder.encode(few.properties, few.headers)
+                self._work().publish_many(exchange, each, few.bodies, properties)
+
+    def _targets(self, rows: _MessageRows) -> Iterator[tuple[str, str | pa.Array, _MessageRows]]:
+        """Yield exchange, routing key or keys, and rows with the same exchange. The rows of a queue stay in order."""
+        options, columns, count = self._options, rows.columns, len(rows.bodies)
         if options.queue is not None:
             self._check("queue", options.queue)
-            yield "", options.queue, 0, count
+            yield "", options.queue, rows
         elif options.exchange is None and "queue" in columns:
-            keys = names(columns["queue"], "queue")
-            for name in {keys} if isinstance(keys, str) else set(keys):
+            for name, chosen in groups(columns["queue"], "queue"):
                 self._check("queue", name)
-            yield "", keys, 0, count
+                yield "", name, rows if chosen is None else rows.take(chosen)
         else:
-            key = options.routing_key
-            if key is None:
-                key_of = names(columns["routing_key"], "routing_key")
-            else:
-                key_of = key
+            key = names(columns["routing_key"], "routing_key") if options.routing_key is None else options.routing_key
             if options.exchange is not None:
                 self._check("exchange", options.exchange)
-                yield options.exchange, key_of, 0, count
+                yield options.exchange, key, rows
                 return
             for exchange, begin, end in runs(columns["exchange"], "exchange"):
                 self._check("exchange", exchange)
-                yield exchange, key_of if isinstance(key_of, str) else key_of[begin:end], begin, end
+                whole = end - begin == count
+                some = key if whole or isinstance(key, str) else key.slice(begin, end - begin)
+                yield exchange, some, rows if whole else rows.slice(begin, end)
 
     def _check(self, kind: str, name: str) -> None:
         """Check once that a target exists, because messages to a queue that does not exist are dropped silently.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypeVar
 
 from escrowmq.core.budget import STEPS
 from escrowmq.core.conditions import BrokerError, Condition
@@ -13,6 +13,7 @@ from escrowmq.core.topology.exchange import Exchange, Q
 
 CACHE_LIMIT: Final = 65_536
 _name = attrgetter("name")
+K = TypeVar("K", bound=Hashable)
 
 
 class Router(Generic[Q]):
@@ -77,6 +78,27 @@ class Router(Generic[Q]):
             if queues is not None:
                 return queues
         return self._resolve(exchange, routing_key, headers, more_keys)
+
+    def route_each(self, exchange: str, routing_keys: Iterable[tuple[K, str]]) -> dict[K, tuple[Q, ...]]:
+        """Return the queues of each routing key, as `route` does, for keys that are seldom the same twice.
+
+        They are given with any name of theirs. If the exchange leads to queues only, the routes are not cached, which
+        would cost more than finding them. Raises NOT_FOUND if there is no such exchange.
+        """
+        given = self._exchange(exchange)
+        if given.needs_headers or given.following or self._gone or given.alternate is not None:
+            return {name: self.route(exchange, key) for name, key in routing_keys}
+        match, name_of = given.match, _name
+        found: dict[K, tuple[Q, ...]] = {}
+        steps = 0
+        for name, key in routing_keys:
+            matched: Collection[Any] = match(key, None)
+            steps += 1 + len(matched)
+            if len(matched) > 1:
+                matched = sorted(set(matched), key=name_of)
+            found[name] = tuple(matched)
+        self._steps += steps
+        return found
 
     def take_cost(self) -> int:
         """Return the cost of all walks since the last call, in units of the budget for requests.

@@ -47,6 +47,7 @@ class VirtualHost(Generic[Q]):
         "name",
         "queues",
         "route",
+        "route_each",
         "unbinding",
     )
 
@@ -66,6 +67,7 @@ class VirtualHost(Generic[Q]):
         self._router = Router(name, self.exchanges, self.unbinding.gone)
         # The router's method itself: a wrapper would cost a call for each message.
         self.route = self._router.route
+        self.route_each = self._router.route_each
 
     def _changed(self) -> None:
         self._router.changed()

@@ -29,10 +29,25 @@ class Content:
     whether the message has been counted among the memory that its channel holds.
     """
 
-    __slots__ = ("_buffer", "_discarded", "_expected", "_parts", "_received", "counted", "method", "props", "too_large")
+    __slots__ = (
+        "_buffer",
+        "_discarded",
+        "_expected",
+        "_most",
+        "_parts",
+        "_received",
+        "counted",
+        "method",
+        "props",
+        "too_large",
+    )
 
-    def __init__(self, method: bytes) -> None:
+    def __init__(self, method: bytes, most: int | None = None) -> None:
+        """Begin the content of a method, from its payload. `most` limits its octets, in addition to the configured
+        limit of messages.
+        """
         self.method = method
+        self._most = most
         self.props = b""
         self.too_large = ""
         self.counted = False
@@ -59,6 +74,8 @@ class Content:
             self.too_large = f"message size {self._expected} is larger than configured max size {limits.message_size}"
         elif len(payload) > limits.header_size:
             self.too_large = f"header size {len(payload)} is larger than configured max size {limits.header_size}"
+        elif self._most is not None and self._expected > self._most:
+            self.too_large = f"content of {self._expected} octets, at most {self._most} are possible"
         return self.whole
 
     def open_body(self, size: int) -> None:

@@ -1,4 +1,5 @@
-"""The class escrow (240): bulk reading of queues in reserved ranges, and decisions over global transactions.
+"""The class escrow (240): bulk reading of queues in reserved ranges, bulk publishing, and decisions over global
+transactions.
 
 It is an extension of AMQP 0-9-1; docs/internals/bulk.md describes its methods. A refusal closes the channel.
 """
@@ -13,7 +14,8 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.progress import application_key
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.wire.amqp091 import bulk, spec
+from escrowmq.wire.amqp091 import blocks, bulk, spec
+from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.dtx_methods import on_channel
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.operations import Handler
@@ -167,6 +169,13 @@ def partitions(channel: Channel, method: spec.EscrowPartitions) -> None:
     channel.send(spec.EscrowPartitionsOk(0 if topic is None else len(topic.streams)))
 
 
+def publish(channel: Channel, method: spec.EscrowPublish) -> None:
+    """Expect a block of messages as content. `block_publishing` publishes it when it is complete."""
+    if channel.branch is None:
+        raise BrokerError(Condition.COMMAND_INVALID, "escrow.publish is possible only in a transaction")
+    channel.content = Content(method.encode(), blocks.MOST_BYTES)
+
+
 def _held(channel: Channel, name: str, group: str, operation: Operation) -> Queue:
     queue = _of_group(channel, name, group, operation)
     if not group:
@@ -193,4 +202,5 @@ HANDLERS: Final[dict[int, Handler]] = {
     spec.EscrowProgress.INDEX: progress,
     spec.EscrowList.INDEX: list_,
     spec.EscrowPartitions.INDEX: partitions,
+    spec.EscrowPublish.INDEX: publish,
 }

@@ -80,6 +80,7 @@ OPERATIONS: Final[Mapping[int, tuple[Operation, ...]]] = {
     spec.EscrowProgress.INDEX: (Operation.GET_PROGRESS,),
     spec.EscrowList.INDEX: (Operation.LIST_QUEUE,),
     spec.EscrowPartitions.INDEX: (Operation.DESCRIBE_TOPIC, Operation.DESCRIBE_QUEUE),
+    spec.EscrowPublish.INDEX: (Operation.PUBLISH,),
 }
 """By the index of the method. Before a connection is open, the handshake admits only its own methods."""
 

@@ -70,6 +70,11 @@ class PublishReader:
         """The longest body, in bytes, that fits into one frame and is not too large for a message."""
         return self._connection.most_body
 
+    @property
+    def most_header(self) -> int:
+        """The longest payload of a content header frame, in octets."""
+        return self._connection.limits.header_size
+
     def read_first(self, channel: Channel, start: bytes, buf: bytes, at: int, end: int) -> int:
         """Read publishes of which the first begins with `start` and does not continue the last run. Returns the same as
         `_read_packed`.

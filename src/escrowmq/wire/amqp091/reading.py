@@ -12,6 +12,7 @@ from escrowmq.core.budget import METHOD, SETTLED, SETTLED_APART
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
+from escrowmq.wire.amqp091.block_publishing import publish_block
 from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.content import Content, PartialFrame
 from escrowmq.wire.amqp091.errors import REPLIES, SyntaxFault
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _END: Final = codes.FRAME_END
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
+_BLOCK: Final = spec.EscrowPublish.INDEX.to_bytes(4, "big")
 _ACK: Final = b"\x00\x3c\x00\x50"
 _GET: Final = b"\x00\x3c\x00\x46"
 _ACK_REST: Final = struct.Struct(">QBB")  # tag, multiple, frame end
@@ -302,11 +304,14 @@ class Reader:
                             channel.form = form
                             self._last = channel
                 return int(behind) + 1
+        channel.content = Content(buf[at + 7 : stop])
+        self._await_content(channel)
+        return header
+
+    def _await_content(self, channel: Channel) -> None:
         if self._last is channel:
             self._last = None  # while content is awaited, bytes that look like a publish are not one
-        channel.content = Content(buf[at + 7 : stop])
         self._grown[channel] = None
-        return header
 
     def _read_acks(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
         """Read a run of acknowledgements on one channel."""
@@ -412,7 +417,12 @@ class Reader:
         channel.take_content(content)
         self._grown.pop(channel, None)
         if content.too_large:
-            channel.fail(codes.PRECONDITION_FAILED, content.too_large, spec.BasicPublish())
+            method = spec.EscrowPublish() if content.method.startswith(_BLOCK) else spec.BasicPublish()
+            channel.fail(codes.PRECONDITION_FAILED, content.too_large, method)
+            return
+        if content.method.startswith(_BLOCK):
+            publish = partial(publish_block, self._publishes, data=content.body)
+            self._call(channel, publish, spec.EscrowPublish.decode(content.method))
             return
         form = self._publishes.find_form(channel, content.method, content.props)
         if form is not None:
@@ -434,6 +444,8 @@ class Reader:
         handler = _CHANNEL_HANDLERS.get(method.INDEX)
         if handler is not None:
             self._call(channel, handler, method)
+            if channel.content is not None:
+                self._await_content(channel)
         elif isinstance(method, spec.ChannelClose):
             self._connection.close_channel(channel)
         elif isinstance(method, spec.ChannelOpen):

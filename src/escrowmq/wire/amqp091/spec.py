@@ -4137,6 +4137,49 @@ class EscrowPartitionsOk(Method):
         return cls(count)
 
 
+class EscrowPublish(Method):
+    """escrow.publish (240, 100): client to server, with content."""
+
+    __slots__ = ("exchange", "routing_key")
+
+    CLASS_ID = 240
+    METHOD_ID = 100
+    INDEX = 0x00F00064
+    NAME = "escrow.publish"
+    HAS_CONTENT = True
+    SYNCHRONOUS = False
+    TO_SERVER = True
+    TO_CLIENT = False
+    FIELDS = (("exchange", "shortstr"), ("routing_key", "shortstr"))
+
+    def __init__(self, exchange: str = "", routing_key: str = "") -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+
+    def encode(self) -> bytes:
+        exchange = self.exchange.encode()
+        routing_key = self.routing_key.encode()
+        try:
+            return _HHB.pack(240, 100, len(exchange)) + exchange + _B.pack(len(routing_key)) + routing_key
+        except struct.error as error:
+            raise ValueError(f"escrow.publish: {error}") from None
+
+    @classmethod
+    def decode(cls, payload: bytes, at: int = 4) -> Self:
+        try:
+            end = at + 1 + payload[at]
+            exchange = payload[at + 1 : end].decode()
+            at = end
+            end = at + 1 + payload[at]
+            routing_key = payload[at + 1 : end].decode()
+            at = end
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise SyntaxFault(SYNTAX_ERROR, f"escrow.publish: {error}") from None
+        if at != len(payload):
+            raise SyntaxFault(SYNTAX_ERROR, "escrow.publish: arguments do not fill the frame")
+        return cls(exchange, routing_key)
+
+
 METHODS: Final[dict[int, type[Method]]] = {
     ConnectionStart.INDEX: ConnectionStart,
     ConnectionStartOk.INDEX: ConnectionStartOk,
@@ -4240,5 +4283,6 @@ METHODS: Final[dict[int, type[Method]]] = {
     EscrowListOk.INDEX: EscrowListOk,
     EscrowPartitions.INDEX: EscrowPartitions,
     EscrowPartitionsOk.INDEX: EscrowPartitionsOk,
+    EscrowPublish.INDEX: EscrowPublish,
 }
 """All methods by `INDEX`."""

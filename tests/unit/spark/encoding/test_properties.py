@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from escrowmq.client import Properties
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.spark.encoding import DEFAULT, PropertiesEncoder, names, runs
+from escrowmq.spark.encoding.properties import DEFAULT, PropertiesEncoder
 from escrowmq.spark.errors import EscrowSparkError
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp10.codec import sections
@@ -123,19 +123,17 @@ def test_the_error_says_what_values_are_valid(given: dict[str, Any], said: str) 
         encoded([given], None)
 
 
-def test_names_are_one_string_if_all_rows_are_equal() -> None:
-    assert names(pa.array(["a", "a"]), "queue") == "a"
-    assert names(pa.array(["a", "b", "a", "a", "b"]), "queue") == ["a", "b", "a", "a", "b"]
-    assert names(pa.array(["a", "b", "c"]), "queue") == ["a", "b", "c"]
-    with pytest.raises(EscrowSparkError, match="column queue contains a null"):
-        names(pa.array(["a", None]), "queue")
-    with pytest.raises(EscrowSparkError, match="column queue has a value of 256 bytes; the limit is 255 bytes"):
-        names(pa.array(["a", "ü" * 128]), "queue")
+def test_text_that_is_not_utf8_is_an_error() -> None:
+    wrong = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"], pa.binary()).buffers())
+    with pytest.raises(EscrowSparkError, match="cannot encode properties or headers: 'utf-8' codec"):
+        PropertiesEncoder().encode(pa.StructArray.from_arrays([wrong], ["message_id"]), None)
 
 
-def test_runs_of_equal_values_are_found() -> None:
-    assert list(runs(pa.array(["a", "a", "b", "a"]), "exchange")) == [("a", 0, 2), ("b", 2, 3), ("a", 3, 4)]
-    with pytest.raises(EscrowSparkError, match="column exchange contains a null"):
-        list(runs(pa.array(["a", None]), "exchange"))
-    with pytest.raises(EscrowSparkError, match="column exchange has a value of 256 bytes; the limit is 255 bytes"):
-        list(runs(pa.array(["a", "e" * 256]), "exchange"))
+def test_rows_are_uniform_if_all_of_them_are_equal() -> None:
+    encoder, some = PropertiesEncoder(), {"message_id": "m"}
+    assert encoder.uniform(None, None) == DEFAULT
+    assert encoder.uniform(pa.array([some] * 3, KIND), None) == Properties(message_id="m", delivery_mode=2).encode()
+    for rows in ([some, some, None], [some, None, some]):
+        assert encoder.uniform(pa.array(rows, KIND), None) is None
+    maps = pa.array([[("a", "1")], [("a", "2")], [("a", "1")]], HEADERS)
+    assert encoder.uniform(None, maps) is None

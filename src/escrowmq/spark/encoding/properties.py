@@ -1,70 +1,27 @@
-"""Convert Arrow columns to the arguments of a bulk publish.
+"""Property lists one by one, by the codec of the client: once for each distinct combination of values.
 
-Names and properties are converted once for each distinct value. A Python object for each row is created only if most
-rows differ.
+Rows whose values are equal are encoded here, and those that do not fit the templates of `property_lists`, which must
+give the same octets for all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from escrowmq.client import Error, ProgrammingError, Properties
+from escrowmq.spark.encoding.layouts import codes as codes_of
+from escrowmq.spark.encoding.octets import Numbers
 from escrowmq.spark.errors import EscrowSparkError
-from escrowmq.spark.options import SHORT
 
 PERSISTENT: Final = 2
 DEFAULT: Final[bytes] = Properties(delivery_mode=PERSISTENT).encode()
 """Properties of a message for which none are given: persistent, so that it survives a restart."""
 _SECOND: Final = 1_000_000
 _KNOWN: Final = 65_536
-Codes = np.ndarray[Any, np.dtype[np.int64]]
-
-
-def names(column: pa.Array, what: str) -> str | list[str]:
-    """Return the names in a column: one string if all rows are equal, otherwise one for each row.
-
-    Args:
-        column: the strings.
-        what: the column's name, for error messages.
-
-    Raises:
-        EscrowSparkError: a row is null or longer than 255 bytes.
-    """
-    encoded = column.dictionary_encode()
-    _check(column, encoded.dictionary, what)
-    values = encoded.dictionary.to_pylist()
-    if len(values) == 1:
-        return str(values[0])
-    if len(values) * 2 > len(column):
-        return list(column.to_pylist())
-    return [values[i] for i in encoded.indices.to_numpy().tolist()]
-
-
-def runs(column: pa.Array, what: str) -> Iterator[tuple[str, int, int]]:
-    """Runs of equal values, each as (value, first row, row after the last).
-
-    Raises:
-        EscrowSparkError: a row is null or longer than 255 bytes.
-    """
-    ends = pc.run_end_encode(column)
-    _check(column, ends.values, what)
-    begin = 0
-    for value, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
-        yield value, begin, end
-        begin = end
-
-
-def _check(column: pa.Array, values: pa.Array, what: str) -> None:
-    if column.null_count:
-        raise EscrowSparkError(f"column {what} contains a null")
-    longest = pc.max(pc.binary_length(values)).as_py() or 0
-    if longest > SHORT:
-        raise EscrowSparkError(f"column {what} has a value of {longest} bytes; the limit is {SHORT} bytes")
 
 
 class PropertiesEncoder:
@@ -72,6 +29,15 @@ class PropertiesEncoder:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], bytes] = {}
+
+    def uniform(self, properties: pa.Array | None, headers: pa.Array | None) -> bytes | None:
+        """Return the property list of all rows, or None if they are not all equal. Raises the errors of `encode`."""
+        columns = [column for column in (properties, headers) if column is not None and len(column)]
+        for column in columns:  # most rows that differ do so in the first and the last one
+            if not column[0].equals(column[-1]):
+                return None
+        found = self.encode(properties, headers)
+        return found if isinstance(found, bytes) else None
 
     def encode(self, properties: pa.Array | None, headers: pa.Array | None) -> bytes | list[bytes]:
         """Encode the property lists: one if all rows are equal, otherwise one for each row.
@@ -81,7 +47,7 @@ class PropertiesEncoder:
         """
         rows = 0
         columns: list[tuple[str, pa.Array]] = []
-        codes: list[Codes] = []
+        codes: list[Numbers] = []
         if properties is not None and properties.null_count < len(properties):
             rows = len(properties)
             for field, column in zip(properties.type, properties.flatten(), strict=True):
@@ -89,7 +55,7 @@ class PropertiesEncoder:
                     if field.name == "timestamp":
                         column = column.cast(pa.timestamp("us")).cast(pa.int64())
                     columns.append((field.name, column))
-                    codes.append(_codes(column))
+                    codes.append(codes_of(column))
         if headers is not None and headers.null_count < len(headers):
             rows = len(headers)
             codes += _codes_of_maps(headers)
@@ -103,12 +69,15 @@ class PropertiesEncoder:
             return made[0]
         return [made[i] for i in number.tolist()]
 
-    def _make(self, columns: Sequence[tuple[str, pa.Array]], headers: pa.Array | None, rows: Codes) -> list[bytes]:
+    def _make(self, columns: Sequence[tuple[str, pa.Array]], headers: pa.Array | None, rows: Numbers) -> list[bytes]:
         """Encode the property lists of these rows."""
         picked = pa.array(rows)
         fields = [name for name, _ in columns]
-        values: list[list[Any]] = [column.take(picked).to_pylist() for _, column in columns]
-        maps = headers.take(picked).to_pylist() if headers is not None else [None] * len(rows)
+        try:
+            values: list[list[Any]] = [column.take(picked).to_pylist() for _, column in columns]
+            maps = headers.take(picked).to_pylist() if headers is not None else [None] * len(rows)
+        except UnicodeDecodeError as error:
+            raise EscrowSparkError(f"cannot encode properties or headers: {error}") from None
         known = self._known
         if len(known) + len(rows) > _KNOWN:
             known.clear()
@@ -133,13 +102,7 @@ def _octets(fields: dict[str, Any], items: list[tuple[str, str | None]] | None) 
         raise EscrowSparkError(f"cannot encode properties or headers: {error}") from None
 
 
-def _codes(column: pa.Array) -> Codes:
-    """Return a code for each row. Equal values have equal codes; null is -1."""
-    indices = column.dictionary_encode().indices
-    return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-
-
-def _codes_of_maps(maps: pa.Array) -> list[Codes]:
+def _codes_of_maps(maps: pa.Array) -> list[Numbers]:
     """Return several columns of codes; two rows with equal maps have equal codes in all of them."""
     begin = np.asarray(maps.offsets.to_numpy(), np.int64)
     lengths = np.diff(begin)
@@ -148,17 +111,17 @@ def _codes_of_maps(maps: pa.Array) -> list[Codes]:
     most = int(lengths.max(initial=0))
     codes = [lengths]
     for entries in (maps.keys, maps.items):
-        numbers = np.append(_codes(entries), -1)
+        numbers = np.append(codes_of(entries), -1)
         for i in range(most):
-            at = np.where(lengths > i, begin[:-1] - begin[0] + i, len(numbers) - 1)
+            at = np.where(lengths > i, begin[:-1] + i, len(numbers) - 1)
             codes.append(numbers[at])
     return codes
 
 
-def _distinct(codes: list[Codes]) -> tuple[Codes, Codes]:
+def _distinct(codes: list[Numbers]) -> tuple[Numbers, Numbers]:
     """Return the first row of each distinct combination of codes, and each row's index among the combinations."""
     found = codes[0]
-    first: Codes
+    first: Numbers
     _, first, found = np.unique(found, return_index=True, return_inverse=True)
     for more in codes[1:]:
         if len(first) == len(found):
