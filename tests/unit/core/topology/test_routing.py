@@ -50,8 +50,27 @@ def test_several_keys_are_routed(vhost: VirtualHost[NamedQueue]) -> None:
     assert names(vhost.route("", "p", None, ("p", "q"))) == ["p", "q"]
 
 
+@pytest.mark.parametrize("indirect", [False, True])
+def test_routes_of_many_keys_are_those_of_each(vhost: VirtualHost[NamedQueue], indirect: bool) -> None:
+    for queue, pattern in (("q", "#"), ("p", "a.*"), ("p", "*.b")):
+        vhost.bind_queue("amq.topic", queue, pattern)
+    if indirect:
+        vhost.bind_exchange("amq.fanout", "amq.topic", "a.#")
+        vhost.bind_queue("amq.fanout", "p", "")
+    keys = ["a.b", "a.c", "c", "", "a.b.c"]
+    found = vhost.route_each("amq.topic", [(key.encode(), key) for key in keys])
+    assert found == {key.encode(): vhost.route("amq.topic", key) for key in keys}
+    assert vhost.route_each("amq.direct", [(0, "a")]) == {0: ()}
+
+
 def test_a_missing_exchange_is_refused(vhost: VirtualHost[NamedQueue]) -> None:
-    for ask in (lambda: vhost.route("x", "k"), lambda: vhost.needs_headers("x"), lambda: vhost.needs_content("x")):
+    keys: list[tuple[int, str]] = []
+    for ask in (
+        lambda: vhost.route("x", "k"),
+        lambda: vhost.route_each("x", keys),
+        lambda: vhost.needs_headers("x"),
+        lambda: vhost.needs_content("x"),
+    ):
         with pytest.raises(BrokerError) as refused:
             ask()
         assert (refused.value.condition, refused.value.text) == (Condition.NOT_FOUND, "no exchange 'x' in vhost '/'")
