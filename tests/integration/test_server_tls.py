@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from pika.credentials import ExternalCredentials
 
 from escrowmq.admin.socket.client import ask
-from tests.broker import BrokerProcess, running_broker
+from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.certificates import Authority
 
 
@@ -147,3 +148,38 @@ def test_it_is_ready_on_both_addresses_with_the_whole_path_of_its_data(tmp_path:
                 assert re.fullmatch(rf"ready {scheme}://127\.0\.0\.1:\d+ data={tmp_path}/data\n", line)
         finally:
             process.terminate()
+
+
+def presented(port: int) -> bytes:
+    """Return the certificate that the broker presents, as in the file."""
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=30).encode()
+
+
+def test_a_signal_renews_the_certificate_for_new_connections(tmp_path: Path) -> None:
+    secured = Secured(tmp_path, "none")
+    with secured.broker as broker:
+        before = presented(secured.port)
+        assert before == (tmp_path / "server.pem").read_bytes()
+        connection = secured.connect()
+        secured.authority.issue("server")  # in the same files
+        assert presented(secured.port) == before
+        broker.signal(signal.SIGHUP)
+        wait_until(lambda: presented(secured.port) == (tmp_path / "server.pem").read_bytes(), what="the certificate")
+        connection.channel().queue_declare("of the first connection")
+        (tmp_path / "server.key").write_text("damaged")
+        broker.signal(signal.SIGHUP)
+        wait_until(
+            lambda: "was not reloaded, because it has a fault: tls.certificate" in broker.log(), what="the fault"
+        )
+        secured.connect().close()
+        connection.close()
+
+
+def test_a_signal_changes_the_level_of_the_log_and_names_what_needs_a_restart(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text("log.level = 'warning'\n")
+    with running_broker(tmp_path, "--config", str(config)) as broker:
+        config.write_text("log.level = 'info'\nlimits.connections = 7\n")
+        broker.signal(signal.SIGHUP)
+        wait_until(lambda: "the configuration was reloaded" in broker.log(), what="the line in the log")
+        assert "take effect at the next start: limits.connections" in broker.log()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -68,13 +69,15 @@ def serve(
         "log.level": log_level,
         "rocketmq.enabled": rocketmq or None,
     }
+    overrides = {key: value for key, value in options.items() if value is not None}
+    read = partial(load, file, overrides, os.environ)
     try:
-        config = load(file, {key: value for key, value in options.items() if value is not None}, os.environ)
+        config = read()
     except ConfigError as error:
         raise InvalidConfiguration(str(error)) from error
     try:
-        run(config)
+        run(config, read)
     except ConfigError as error:  # TLS files are checked when they are used; no option sets them
-        raise InvalidConfiguration(f"{file}: {error}") from error
+        raise InvalidConfiguration(f"{file or 'environment variables'}: {error}") from error
     except JournalError as error:
         raise click.ClickException(str(error)) from error

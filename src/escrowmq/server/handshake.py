@@ -135,6 +135,10 @@ class TlsListener:
         self._plain = plain
         self._task = asyncio.get_running_loop().create_task(self._accept())
 
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Use another context, with other certificates, for connections that are accepted from now on."""
+        self._context = context
+
     def close(self) -> None:
         """Accept no more connections."""
         self._task.cancel()

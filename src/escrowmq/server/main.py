@@ -19,6 +19,7 @@ from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage, check_unlocked
 from escrowmq.server import logs
 from escrowmq.server.listener import Bound, bind_all, bind_rocketmq
+from escrowmq.server.reloading import Reloading
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import advice, half_options, limit_groups, make_private, recover
@@ -30,11 +31,14 @@ SWITCH_SECONDS: Final = 0.0005
 _log = logging.getLogger("escrowmq.server")
 
 
-def run(config: Config) -> None:
+def run(config: Config, read: Callable[[], Config]) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError when the broker cannot start.
+
+    On SIGHUP, `read` returns the configuration anew, or raises ConfigError.
 
     Errors that can be found without the data directory are raised before anything is created or read there.
     """
+    reloading = Reloading(config, read)
     config = config.model_copy(update={"data_dir": config.data_dir.absolute()})
     logs.configure(config.log.level, config.log.format)
     return_large_blocks()
@@ -50,7 +54,7 @@ def run(config: Config) -> None:
         except OSError:
             check_unlocked(config.data_dir)  # the broker that has the data directory probably has the ports, too
             raise
-        _run(config, bound, context)
+        _run(config, bound, context, reloading)
     finally:
         for each in bound:
             each.close()
@@ -75,7 +79,7 @@ def fitting(limits: LimitsSection, allow: Callable[[int], int]) -> LimitsSection
     return limits.model_copy(update={"connections": connections, "unauthenticated_connections": strangers})
 
 
-def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None) -> None:
+def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None, reloading: Reloading) -> None:
     make_private(config.data_dir)
     storage = FileStorage(config.data_dir)
     gc.disable()  # recovery creates no garbage
@@ -93,7 +97,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None)
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, storage, journal, broker, bound, context))
+        runner.run(_serve(config, storage, journal, broker, bound, context, reloading))
 
 
 async def _serve(
@@ -103,8 +107,9 @@ async def _serve(
     broker: Broker,
     bound: Sequence[Bound],
     context: ssl.SSLContext | None,
+    reloading: Reloading,
 ) -> None:
-    await Server(config, storage, journal, broker, bound).serve(context)
+    await Server(config, storage, journal, broker, bound).serve(context, reloading)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

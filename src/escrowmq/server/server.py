@@ -10,7 +10,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -30,6 +30,7 @@ from escrowmq.server.listener import ROCKETMQ_SCHEMES, Bound, port_of
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
+from escrowmq.server.reloading import Reloading
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
@@ -113,8 +114,11 @@ class Server:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    async def serve(self, context: ssl.SSLContext | None) -> None:
-        """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used."""
+    async def serve(self, context: ssl.SSLContext | None, reloading: Reloading) -> None:
+        """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used.
+
+        SIGHUP applies the settings of `reloading`.
+        """
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
         self._scram.warn()
@@ -127,7 +131,7 @@ class Server:
         except OSError:
             await self._finish()
             raise
-        self._handle_signals()
+        self._handle_signals(partial(reloading.reload, self._renew if context is not None else None))
         self._turns.begin()
         self._runtime.ticker.start()
         _tune_collector()
@@ -165,8 +169,14 @@ class Server:
                 error,
             )
 
-    def _handle_signals(self) -> None:
+    def _renew(self, context: ssl.SSLContext) -> None:
+        for each in self._listeners:
+            if isinstance(each, TlsListener):
+                each.renew(context)
+
+    def _handle_signals(self, reload: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
 

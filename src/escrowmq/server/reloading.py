@@ -1,0 +1,62 @@
+"""Applies settings that may change while the broker runs: the level and form of the log, and the certificates."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pydantic import BaseModel
+
+from escrowmq.config import Config, ConfigError
+from escrowmq.server import logs
+from escrowmq.server.tls import server_context
+
+APPLIED: Final = ("log", "tls")
+"""The tables whose keys take effect without a restart."""
+
+_log = logging.getLogger("escrowmq.server")
+
+
+class Reloading:
+    """Reads the configuration again on request. A fault is logged, and everything stays as it was."""
+
+    def __init__(self, config: Config, read: Callable[[], Config]) -> None:
+        """`config` is the configuration of the start. `read` returns the present one, or raises ConfigError."""
+        self._config = config
+        self._read = read
+
+    def reload(self, renew: Callable[[ssl.SSLContext], None] | None) -> None:
+        """Read the configuration and the certificates, and apply them to the log and to new connections.
+
+        `renew` gives the listeners their TLS context; None if there are none with TLS.
+        """
+        try:
+            config = self._read()
+            context = server_context(config.tls) if renew and config.tls.certificate and config.tls.key else None
+        except ConfigError as error:
+            for line in error.lines:
+                _log.error("the configuration was not reloaded, because it has a fault: %s", line)
+            return
+        logs.configure(config.log.level, config.log.format)
+        if renew is not None and context is not None:
+            renew(context)
+        waiting = sorted(set(_differences(self._config, config)))
+        if waiting:
+            _log.warning("these settings were changed, and take effect at the next start: %s", ", ".join(waiting))
+        _log.info("the configuration was reloaded: the log's settings and the certificates")
+
+
+def _differences(old: Config, new: Config) -> Iterator[str]:
+    """Yield the keys that differ and are not applied."""
+    for name in Config.model_fields:
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after or name in APPLIED:
+            continue
+        if isinstance(before, BaseModel):
+            yield from (
+                f"{name}.{key}" for key in type(before).model_fields if getattr(before, key) != getattr(after, key)
+            )
+        else:
+            yield name

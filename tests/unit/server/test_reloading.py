@@ -1,0 +1,70 @@
+"""Settings that are applied while the broker runs, and faults that change nothing."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from escrowmq.config import Config, ConfigError, LimitsSection, LogSection, TlsSection
+from escrowmq.server.reloading import Reloading
+from tests.certificates import Authority
+
+
+@pytest.fixture(autouse=True)
+def root() -> Iterator[logging.Logger]:
+    """The root logger, which gets back its handlers and level."""
+    logger = logging.getLogger()
+    handlers, level = logger.handlers[:], logger.level
+    yield logger
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def test_settings_of_the_log_are_applied_and_others_are_named(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = Config(log=LogSection(level="warning"), data_dir=Path("/other"), limits=LimitsSection(connections=5))
+    Reloading(Config(), lambda: new).reload(None)
+    assert root.level == logging.WARNING
+    assert "take effect at the next start: data_dir, limits.connections" in capsys.readouterr().err
+
+
+def test_the_same_settings_need_no_restart(capsys: pytest.CaptureFixture[str]) -> None:
+    Reloading(Config(), Config).reload(None)
+    err = capsys.readouterr().err
+    assert "the configuration was reloaded" in err
+    assert "next start" not in err
+
+
+def test_the_listeners_get_the_new_certificate(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("server")
+    config = Config(tls=TlsSection(certificate=certificate, key=key))
+    renewed: list[ssl.SSLContext] = []
+    Reloading(config, lambda: config).reload(renewed.append)
+    assert len(renewed) == 1
+    Reloading(config, lambda: config).reload(None)
+    assert len(renewed) == 1
+
+
+def test_a_fault_changes_nothing(root: logging.Logger, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> Config:
+        raise ConfigError("broker.toml: a: unknown key", "broker.toml: b: unknown key")
+
+    renewed: list[ssl.SSLContext] = []
+    before = root.level, root.handlers[:]
+    Reloading(Config(), refuse).reload(renewed.append)
+    absent = tmp_path / "absent"
+    broken = Config(tls=TlsSection(certificate=absent, key=absent), log=LogSection(level="error"))
+    Reloading(Config(), lambda: broken).reload(renewed.append)
+    assert (root.level, root.handlers[:]) == before
+    assert not renewed
+    assert [record.getMessage().partition("fault: ")[2].partition(";")[0] for record in caplog.records] == [
+        "broker.toml: a: unknown key",
+        "broker.toml: b: unknown key",
+        "tls.certificate: expected a certificate chain in PEM",
+    ]
