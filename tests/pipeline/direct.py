@@ -12,12 +12,15 @@ from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.pipeline import decisions, group_facts, groups, half, links, tasks, unsettled
+from escrowmq.pipeline import names as names_
+from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
 from escrowmq.pipeline.judging import WRONG
 from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import Names
+from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
 from escrowmq.pipeline.sequences import STEPS, Sequences
@@ -80,11 +83,18 @@ def audited(journal: Path, parts: int = 2) -> Audited:
 def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Violation]]:
     """Return the facts that apply to all messages, the names of queues, and damage, from a scan of the journal."""
     names: dict[int, tuple[str, str]] = {}
+    queues: dict[int, Queue] = {}
+    set_back: list[int] = []
+    named: list[tuple[int, int, int, bytes]] = []
     arguments: dict[int, dict[str, Any]] = {}
     deleted: dict[int, tuple[int, int, int]] = {}
     handed: dict[int, list[tuple[int, int, int]]] = {}
     damage: list[Violation] = []
     for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
+        if row["kind"] in CHANGES:
+            named.append((row["snapshot"], row["lsn"], row["kind"], row["payload"]))
+        elif row["kind"] == tasks.SET_BACK:
+            set_back.append(row["lsn"])
         if row["kind"] not in (0, Kind.DELIVERED, Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             continue
         if row["kind"] == Kind.DELIVERED:
@@ -96,7 +106,13 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
                 (plain(fields["vhost"]), plain(fields["name"])),
                 fields["arguments"],
             )
+            where = (row["lsn"], row["snapshot"] < 0)
+            queues.setdefault(
+                fields["id"], Queue(*names[fields["id"]], fields["arguments"], since=where[0], logged=where[1])
+            )
         elif row["kind"] == Kind.QUEUE_DELETED:
+            unknown = Queue(plain(fields["vhost"]), plain(fields["name"]), declared=False)
+            queues.setdefault(fields["id"], unknown).deleted = (row["lsn"], row["frame"], row["time"])
             deleted[fields["id"]] = (row["lsn"], row["frame"], row["time"])
         elif row["kind"] == 0 and row["payload"]:
             damage.append(("damaged log", row["file"], row["lsn"]))
@@ -109,7 +125,12 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
         priorities=frozenset(i for i, each in arguments.items() if each.get("x-max-priority")),
         streams=frozenset(i for i, each in arguments.items() if each.get("x-queue-type") == "stream"),
         declared=frozenset(arguments) if found.start else None,
+        terms=terms(queues),
+        set_back=set_back,
+        segments=found.segments,
     )
+    follow = names_.Names({}, certain=found.start == 0)
+    damage += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(named, found.snapshots)]
     return facts, Names(names), damage
 
 

@@ -15,7 +15,7 @@ from typing import Self
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
-from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.commits import decode_commit, encode_commit
 from escrowmq.core.records.deliveries import Delivered, Part, encode_deliveries
 from escrowmq.core.records.kinds import Kind
@@ -39,9 +39,15 @@ class Scribe:
         self.folder = folder
         self.now_us = START_US
         self.journal = Journal.open(FileStorage(folder), segment_bytes=segment_bytes, journal_id=journal_id)
-        for _ in self.journal.replay():
-            pass
         self.branch = 0
+        self.names: dict[object, tuple[int, bytes]] = {}
+        """The records of the names that exist. Snapshots contain them."""
+        for _, kind, payload, _ in self.journal.replay():
+            if kind in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
+                key = ("queue", decode_change(payload)["name"])
+                self.names[key] = (kind, bytes(payload))
+                if kind == Kind.QUEUE_DELETED:
+                    del self.names[key]
 
     def __enter__(self) -> Self:
         return self
@@ -70,10 +76,16 @@ class Scribe:
     def queue(self, ident: int, name: str, **arguments: object) -> int:
         """Declare a durable queue. Returns the record's LSN."""
         fields = {"vhost": "/", "id": ident, "name": name, "auto_delete": False, "arguments": arguments}
-        return self.append(Kind.QUEUE_DECLARED, encode_change(**fields))
+        return self.declare(Kind.QUEUE_DECLARED, ("queue", name), **fields)
+
+    def declare(self, kind: Kind, key: object, /, **fields: object) -> int:
+        """Add a name, which snapshots contain from now on. Returns the record's LSN."""
+        self.names[key] = (kind, encode_change(**fields))
+        return self.append(kind, self.names[key][1])
 
     def delete(self, ident: int, name: str) -> int:
         """Delete a queue. Returns the record's LSN."""
+        del self.names["queue", name]
         return self.append(Kind.QUEUE_DELETED, encode_change(vhost="/", id=ident, name=name))
 
     def published(
@@ -125,7 +137,7 @@ class Scribe:
 
     def snapshot_of(self, records: Sequence[tuple[int, bytes]]) -> int:
         """Take a snapshot with these records. Returns the snapshot's LSN."""
-        taken = self.journal.begin_snapshot(records, self.now_us)
+        taken = self.journal.begin_snapshot([*self.names.values(), *records], self.now_us)
         taken.write()
         self.journal.snapshot_done(taken)
         while (work := self.journal.housekeeping()) is not None:

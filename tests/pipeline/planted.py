@@ -486,7 +486,7 @@ def good(scribe: Scribe, queue: int) -> None:
     scribe.append(Kind.DELIVERED, encode_delivered(queue, 6))
     scribe.deliver(queue, [3, 4])
     scribe.deliver(queue, [3], REDELIVERED)
-    scribe.settle(queue, [1, 2], Outcome.EXPIRED)
+    scribe.settle(queue, [1, 2], Outcome.PURGED)
     _, block = prepare(scribe, queue, 3)
     scribe.frame()
     placed = (Kind.PLACED, [encode_placed([(queue, 6)], block, 2)])

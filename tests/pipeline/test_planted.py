@@ -75,7 +75,7 @@ def test_good_journals_are_clean(tmp_path: Path) -> None:
     assert found.wrong == []
     assert {row["outcome"] for row in found.branches} == {"committed", "rolled back"}
     outcomes = [row["outcome"] for row in found.messages if row["queue"] == "q1"]
-    assert outcomes == ["expired", "expired", "accepted", "accepted", None, "accepted", None]
+    assert outcomes == ["purged", "purged", "accepted", "accepted", None, "accepted", None]
 
 
 def test_good_links_are_clean(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_progress_may_pass_messages_that_have_left_the_stream(tmp_path: Path) ->
         good_group(scribe)
         lease(scribe, 8, 1, generation=8)
         settled_for_group(scribe, 8, 1, generation=8, floor=9)
-        scribe.append(Kind.SETTLE, encode_settle(STREAM, Outcome.EXPIRED, [(1, 7)]))
+        scribe.append(Kind.SETTLE, encode_settle(STREAM, Outcome.PURGED, [(1, 7)]))
     assert audited(tmp_path).wrong == []
 
 
@@ -137,8 +137,7 @@ def test_a_message_whose_segment_was_deleted_is_reported_as_lost(tmp_path: Path)
     segments = sorted(tmp_path.glob("*.log"))
     assert len(segments) > 1
     segments[0].unlink(missing_ok=True)
-    # The segment also contained the queue's declaration, so the name is unknown.
-    assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "queue 1 1")]
+    assert [(name, subject) for name, subject, _ in audited(tmp_path).wrong] == [("lost", "q 1")]
 
 
 def test_faults_across_a_border_of_buckets_are_found(tmp_path: Path) -> None:
@@ -200,7 +199,10 @@ def test_a_queue_whose_declaration_was_deleted_may_be_of_any_kind(arguments: dic
             scribe.deliver(1, [1])
         scribe.frame()
         scribe.delete(1, "q")
+        scribe.snapshot({})
     (tmp_path / f"{0:016x}.log").unlink(missing_ok=True)
+    for with_its_declaration in sorted(tmp_path.glob("*.snapshot"))[:-1]:
+        with_its_declaration.unlink()
     found = audited(tmp_path)
     assert found.plan.start > 0
     assert found.wrong == []

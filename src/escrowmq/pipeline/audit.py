@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,12 +28,14 @@ from escrowmq.pipeline import (
     unsettled,
 )
 from escrowmq.pipeline.branches import DDL as STEPS
+from escrowmq.pipeline.causes import NEVER, Terms
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
+from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, NoJournalError, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
@@ -152,6 +155,7 @@ class Audit:
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
+        self.named: list[tuple[int, int, int, bytes]] = []
         self.half: DataFrame | None = None
         """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
         self.groups: DataFrame | None = None
@@ -225,18 +229,30 @@ class Audit:
         return self._pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
+        times: list[tuple[int, int, int]] = []
         for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # few rows, even for many messages
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
                     self.last_time = max(self.last_time, row.time)
+                    times.append((row.lsn, 1, row.time))
                 if row.payload:
                     self.broken.append((row.file, row.lsn, bytes(row.payload).decode()))
+            elif row.kind == tasks.BEGINS:
+                times.append((row.lsn, 0, row.time))
+            elif row.kind == tasks.SET_BACK:
+                self.state.set_back.append(row.lsn)
             else:
                 self._changed(row)
+        times.sort()
+        self.state.set_back += [
+            now[0] for past, now in pairwise(times) if not now[1] and now[2] + tasks.SET_BACK_US < past[2]
+        ]
 
     def _changed(self, row: Any) -> None:
         queues = self.state.queues
+        if row.kind in CHANGES:
+            self.named.append((row.snapshot, row.lsn, row.kind, bytes(row.payload)))
         if row.kind == Kind.DELIVERED:
             said = (row.time, row.lsn, row.frame)
             self.handed.setdefault(row.number, []).append(said)
@@ -265,6 +281,7 @@ class Audit:
             elif not queue.declared:
                 queue.declared, queue.arguments = True, json.loads(json.dumps(fields["arguments"], default=str))
                 queue.since = row.snapshot if row.snapshot >= 0 else row.lsn
+                queue.logged = row.snapshot < 0
 
     def _bronze(self) -> None:
         task = tasks.Bronze(self.files, self.options.payloads)
@@ -287,6 +304,9 @@ class Audit:
             priorities=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-max-priority")),
             streams=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-queue-type") == "stream"),
             declared=frozenset(i for i, queue in queues.items() if queue.declared) if self.plan.start else None,
+            terms=terms(queues),
+            set_back=self.state.set_back,
+            segments=self.plan.segments,
         )
 
     def _messages(self) -> tuple[DataFrame, int]:
@@ -417,6 +437,16 @@ class Audit:
         state.last_time = self.last_time
         state.compared = max(plan.snapshots, default=state.compared)
         self.store.commit(state)
+
+
+def terms(queues: Mapping[int, Queue]) -> dict[int, Terms]:
+    """Return what each queue allows, and when it existed."""
+    found = {}
+    for ident, queue in queues.items():
+        until = queue.deleted[0] if queue.deleted else NEVER
+        since = queue.since if queue.logged else 0
+        found[ident] = Terms.of(queue.arguments, since, until)._replace(declared=queue.declared)
+    return found
 
 
 OPTIONS: Final = Options()

@@ -163,8 +163,9 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
             row |= {"prepare_lsn": lsn, "prepared_at": step["at_us"], **_sizes(step)}
             prepared = list(step["effects"] or ())
         elif name == "forgotten":
-            row["forgotten_at"], forgotten = step["at_us"], lsn
-            if known and not (outcomes and outcomes[0].startswith("heuristically")):
+            again, forgotten = forgotten is not None, lsn
+            row["forgotten_at"] = step["at_us"]
+            if again or (known and not (outcomes and outcomes[0].startswith("heuristically"))):
                 wrong = wrong or "forgotten"
         else:
             if step["snapshot"] and (outcomes or (known and row["prepare_lsn"] >= facts.start)):
@@ -225,7 +226,7 @@ def _judged(
         return "torn"
     if before:
         same = (before[0] in COMMITS) == (name in COMMITS)
-        return ("twice" if name in COMMITS else None) if same else "contradicted"
+        return "twice" if same else "contradicted"
     if name == "heuristically rolled back" and step["operations"]:
         return f"the record that rolls it back contains {step['operations']} operations"
     if name not in COMMITS or prepared is None or step["snapshot"]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.references import TRANSIENT
 from escrowmq.core.records.reservations import decode_held
 from escrowmq.pipeline.blocks import (
@@ -47,6 +48,10 @@ class Happened(IntEnum):
     COPIED = 8
     TAKEN = 9
     SETTLED_BY_GROUP = 10
+    COUNTED = 11
+    MARKED = 12
+    MARKED_IN_SNAPSHOT = 13
+    NEXT = 14
 
 
 EVENT = np.dtype(
@@ -164,6 +169,7 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     _settled(builder)
     _moved(builder, lookup)
     _returned(builder)
+    _marked(builder, snapshot_lsn)
     _handed_out(builder)
     _delivered(builder)
     _taken(builder, lookup, snapshot_lsn)
@@ -339,6 +345,19 @@ def _returned(builder: Builder) -> None:
     )
 
 
+def _marked(builder: Builder, snapshot_lsn: int | None) -> None:
+    """Add the numbers of failed deliveries of messages with marks."""
+    operations, records = builder.operations, builder.records
+    for i in operations.of_kind(Kind.MARKED).tolist():
+        queue, marks = decode_marked(records.payload(int(operations.record[i])))
+        what = Happened.MARKED if snapshot_lsn is None else Happened.MARKED_IN_SNAPSHOT
+        rows = builder.add(np.full(len(marks), i), what, len(marks))
+        if snapshot_lsn is not None:
+            rows["lsn"] = rows["frame"] = snapshot_lsn
+        rows["queue"], rows["count"] = queue, 1
+        rows["first"], rows["index"] = list(marks), [each.failures for each in marks.values()]
+
+
 def _handed_out(builder: Builder) -> None:
     chosen = builder.operations.of_kind(Kind.DELIVERED)
     targets = take(builder.records.data, builder.operations.at[chosen], TARGET)
@@ -390,7 +409,9 @@ def _held(builder: Builder, lsn: int) -> None:
     data, operations = builder.records.data, builder.operations
     for i in operations.of_kind(Kind.QUEUE_STATE).tolist():
         at = int(operations.at[i])
-        queue, _, _, number, _ = np.frombuffer(data, STATE, 1, at)[0].tolist()
+        queue, following, _, number, counted = np.frombuffer(data, STATE, 1, at)[0].tolist()
+        rows = builder.add(np.array([i]), Happened.NEXT, 1)
+        rows["queue"], rows["lsn"], rows["frame"], rows["first"], rows["count"] = queue, lsn, lsn, following, 1
         at += STATE.itemsize
         firsts = integers(np.frombuffer(data, U64, number, at))
         blocks = integers(np.frombuffer(data, U64, number, at + 8 * number))
@@ -401,6 +422,10 @@ def _held(builder: Builder, lsn: int) -> None:
         rows["queue"], rows["lsn"], rows["frame"] = queue, lsn, lsn
         rows["first"], rows["count"] = firsts[kept], counts[kept]
         rows["block"], rows["index"] = blocks[kept], indexes[kept]
+        returned = np.frombuffer(data, RANGE, counted, at + 24 * number)
+        rows = builder.add(np.full(counted, i), Happened.COUNTED, counted)
+        rows["queue"], rows["lsn"], rows["frame"], rows["count"] = queue, lsn, lsn, 1
+        rows["first"], rows["index"] = returned["first"], returned["count"]
 
 
 def by_bucket(events: Events) -> Events:

@@ -25,6 +25,9 @@ class Finding(IntFlag):
     HELD_TWICE = 8192
     TO_NOBODY = 16384
     NOT_HELD = 32768
+    NO_SUCH_QUEUE = 65536
+    NO_CAUSE = 131072
+    MISCOUNTED = 262144
 
 
 class Rule(NamedTuple):
@@ -76,6 +79,18 @@ RULES: Final[dict[Finding, Rule]] = {
         "A group of bulk readers settled it without having reserved it, or with an outcome other than accepted.",
     ),
     Finding.TO_NOBODY: Rule("lost", "DUR-1", "It was published to a queue that had already been deleted."),
+    Finding.NO_SUCH_QUEUE: Rule(
+        "no such queue", "PIPE-8", "A record names it before its queue was declared, or after the queue was deleted."
+    ),
+    Finding.NO_CAUSE: Rule(
+        "outcome without a cause",
+        "PIPE-8",
+        "It expired without a time to live or before its end, was dropped although no limit was reached, or left at a "
+        "delivery limit that it had not reached.",
+    ),
+    Finding.MISCOUNTED: Rule(
+        "miscounted", "PIPE-8", "The number of its returns or failed deliveries did not grow by one with each record."
+    ),
 }
 
 
@@ -83,7 +98,7 @@ class BranchRule:
     """Violations in the records of a branch, or in the log as a whole."""
 
     TORN = Rule("half-applied transaction", "TX-5", "The record of its commit does not contain all of its operations.")
-    TWICE = Rule("half-applied transaction", "TX-5", "Its effects are spread over more than one record.")
+    TWICE = Rule("half-applied transaction", "TX-5", "It was decided more than once, in several records.")
     DIFFERENT = Rule("half-applied transaction", "TX-5", "Its commit differs from what was prepared")
     CONTRADICTED = Rule("decision contradicted", "HALF-3", "It was decided, and later decided the other way.")
     LOST = Rule("lost", "DUR-1", "It was prepared and not decided, but the broker's snapshot no longer contains it.")
@@ -93,12 +108,13 @@ class BranchRule:
     )
     AGAIN = Rule("came back", "TX-8", "It was prepared after it had been prepared or decided.")
     CHANGED = Rule("decision contradicted", "HALF-3", "The broker's snapshot and the log disagree about it.")
-    FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, but no operator had decided it.")
+    FORGOTTEN = Rule("lost", "DUR-1", "It was forgotten, but no operator had decided it, or it was forgotten before.")
     NUMBERS = Rule(
         "held out of turn",
         "PIPE-1",
         "A reservation or a settlement by bulk readers does not continue where the last one ended",
     )
+    NAMES = Rule("names do not match", "PIPE-8", "A record does not fit the names that exist at that point")
     EPOCH = Rule("epoch decided again", "PIPE-2", "The epochs of an application do not increase")
     UNDECIDED = Rule("undecided too long", "PIPE-5", "It has been in doubt for longer than the limit.")
     DAMAGED = Rule("damaged log", "DUR-3", "The log is damaged")

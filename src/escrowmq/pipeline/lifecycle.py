@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.deliveries import REDELIVERED, SETTLED
-from escrowmq.pipeline import contents
+from escrowmq.pipeline import causes, contents
 from escrowmq.pipeline.columns import Ints, Rows, distinct, ragged
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
@@ -32,6 +32,8 @@ The address of its record then says nothing about its order.
 """
 
 _POSITION_BITS = 44
+_PASSIVE = (Happened.HANDED_OUT, Happened.COUNTED, Happened.MARKED_IN_SNAPSHOT, Happened.NEXT)
+"""Events that create no row. They may concern positions of messages that are not in the log."""
 
 
 class MessageFacts(NamedTuple):
@@ -49,6 +51,9 @@ class MessageFacts(NamedTuple):
         priorities: the queues that order messages by priority.
         streams: the queues that keep settled messages, which may be read repeatedly.
         declared: the queues whose declaration has been read; None if that is true of all.
+        terms: what each known queue allows; None leaves out the checks that need it.
+        set_back: the LSNs of frames that are about a day older than the frame before.
+        segments: the LSNs at which segments of the new part of the log begin. A start of the broker begins one.
     """
 
     start: int = 0
@@ -61,6 +66,9 @@ class MessageFacts(NamedTuple):
     priorities: frozenset[int] = frozenset()
     streams: frozenset[int] = frozenset()
     declared: frozenset[int] | None = None
+    terms: Mapping[int, causes.Terms] | None = None
+    set_back: Sequence[int] = ()
+    segments: Sequence[int] = ()
 
     def once(self, queues: Ints) -> npt.NDArray[np.bool_]:
         """Return which of these queues are known to hand out each message once, and in order: those that are not
@@ -88,8 +96,8 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     )  # renumbered densely, because a queue's own number needs 32 bits
     keys = _key(np.searchsorted(queues, rows["queue"])[owner], rows["first"][owner] + inner)
     before = _key(np.searchsorted(queues, old["queue"]), old["position"])
-    handed = rows["what"][owner] == Happened.HANDED_OUT  # concerns all positions below it, so it creates no row
-    known = distinct(np.r_[before, keys[~handed]])
+    passive = np.isin(rows["what"][owner], _PASSIVE)
+    known = distinct(np.r_[before, keys[~passive]])
     messages = MessageColumns.empty(len(known))
     messages.texts, messages.consumers = old.texts + events.texts, old.consumers + events.texts
     messages["queue"][:] = queues[known >> _POSITION_BITS]
@@ -98,15 +106,18 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     for name, column in old.columns.items():
         messages[name][at] = column
     place = np.searchsorted(known, keys)
+    exists = ~passive
+    exists[passive] = np.isin(keys[passive], known)
 
     def of(*what: Happened) -> tuple[Ints, Rows, Ints]:
         """For each position in events of these kinds: its row, the event, and its index within the event."""
-        chosen = np.flatnonzero(np.isin(rows["what"][owner], what))
+        chosen = np.flatnonzero(np.isin(rows["what"][owner], what) & exists)
         return place[chosen], rows[owner[chosen]], inner[chosen]
 
     _publish(messages, events, of, len(old.texts))
     contents.move(messages, events, of, facts.start)
     held = _settle(messages, of)
+    causes.count(messages, of, facts.terms or {}, facts.start, facts.segments)
     _return(messages, of)
     _check_holds(messages, held, facts.start)
     _deliver(messages, of, len(old.consumers), facts)
@@ -118,6 +129,10 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
         _compare(messages, *of(Happened.HELD_IN_SNAPSHOT)[:2], lsn, facts.start)
     _check_existence(messages)
     _check_content(messages, facts.holes)
+    if facts.terms is not None:
+        causes.check_queues(messages, rows, np.where(exists, place, -1), owner, facts.terms, facts.start)
+        known_next = rows[rows["what"] == Happened.NEXT]
+        causes.check_outcomes(messages, causes.Evidence(facts.terms, facts.begin, facts.set_back, known_next))
     return messages
 
 
@@ -188,9 +203,7 @@ def _settle(messages: MessageColumns, of: Of) -> Ints:
 
 def _return(messages: MessageColumns, of: Of) -> None:
     place, rows, _ = of(Happened.RETURNED, Happened.TAKEN)
-    back = rows["what"] == Happened.RETURNED
-    messages["returned"][place[back]] = rows["index"][back]
-    messages["taken"][place[~back]] = 1
+    messages["taken"][place[rows["what"] == Happened.TAKEN]] = 1
     late = (messages["settlements"][place] > 0) & (rows["lsn"] > messages["settle_lsn"][place])
     messages.report(place[late], Finding.AFTER_SETTLEMENT, rows["lsn"][late])
 

@@ -33,6 +33,7 @@ COLUMNS: Final[dict[str, int]] = {
     "first_delivered_lsn": -1,
     "consumer": -1,
     "returned": 0,
+    "failures": -1,
     "settlements": 0,
     "settle_lsn": -1,
     "settle_frame": -1,

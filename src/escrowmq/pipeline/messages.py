@@ -47,6 +47,7 @@ _PLAIN: Final[list[tuple[str, pa.DataType, str]]] = [
     ("last_delivery_flags", pa.int32(), "last_flags"),
     ("held_for_group", pa.int32(), "taken"),
     ("returned", pa.int32(), "returned"),
+    ("failures", pa.int32(), "failures"),
     ("settled_at", _TIMESTAMP, "settle_us"),
     ("settle_lsn", pa.int64(), "settle_lsn"),
     ("settle_frame_lsn", pa.int64(), "settle_frame"),

@@ -89,6 +89,7 @@ def operations(records: Records) -> Operations:
         Kind.RELOCATE,
         Kind.READDRESSED,
         Kind.RETURNED,
+        Kind.MARKED,
         Kind.DELIVERED,
         Kind.QUEUE_STATE,
         Kind.HELD,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
-from escrowmq.journal.format import TYPE_SEGMENT, TYPE_SNAPSHOT
+from escrowmq.journal.format import TYPE_SEGMENT, TYPE_SNAPSHOT, snapshot_name
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
 
@@ -74,6 +74,11 @@ class Plan:
         return self.broker is not None
 
     @property
+    def segments(self) -> list[int]:
+        """The LSNs at which the segments begin that this run reads."""
+        return sorted({int(piece.file[:16], 16) for piece in self.pieces if piece.snapshot < 0})
+
+    @property
     def bytes(self) -> int:
         """The number of bytes to read."""
         return sum(piece.end - piece.first for piece in self.pieces)
@@ -135,6 +140,9 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         at = end
     start = max([start, *(hole[1] for hole in holes if hole[1] > begin)])
     lsns, taken = _snapshots(reader, damage)
+    if lsns and max(lsns) > at and broker is None:
+        name = snapshot_name(max(lsns))
+        damage.append(Damage(name, 0, at, f"the log ends at LSN {at:#x}, before the point of this snapshot"))
     # A snapshot taken exactly where an earlier run stopped is compared with the state that the earlier run left.
     chosen = [i for i, lsn in enumerate(lsns) if max(begin, start, compared + 1) <= lsn <= at]
     return Plan(

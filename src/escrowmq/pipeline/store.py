@@ -21,7 +21,7 @@ from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = 5
+VERSION: Final = 6
 STATE: Final = "state.json"
 LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
@@ -54,6 +54,8 @@ class Queue:
     """
     delivered: dict[str, list[int]] = field(default_factory=dict)
     """For each priority by which the queue is ordered, the highest position delivered, and the record's LSN."""
+    logged: bool = False
+    """Whether the log shows its declaration, and not only a snapshot."""
     declared: bool = True
     """Whether its arguments are known. The part of the log that declared it may have been deleted."""
 
@@ -94,6 +96,10 @@ class State:
     """For each number of a terminus that acquires messages before they are delivered: its virtual host, the name of its
     link as a consumer, and the LSN since which it does.
     """
+    names: dict[str, int] = field(default_factory=dict)
+    """The names that exist (`pipeline.names`)."""
+    set_back: list[int] = field(default_factory=list)
+    """The LSNs of frames that are about a day older than the frame before."""
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     """The consumer groups by number."""
 

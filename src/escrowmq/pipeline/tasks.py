@@ -19,6 +19,7 @@ from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
 from escrowmq.pipeline.message_columns import MessageColumns
+from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 
@@ -29,8 +30,14 @@ NAMED: Final = (
     Kind.TERMINUS_DELETED,
     Kind.GROUP_SET,
     Kind.GROUP_DELETED,
+    *(kind for kind in CHANGES if kind not in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)),
 )
-"""The kinds of records that Scan returns: those of queues, link termini and consumer groups."""
+"""The kinds of records that Scan returns: those of names, link termini and consumer groups."""
+
+SET_BACK_US: Final = 23 * 3_600_000_000
+"""The broker's time goes back only if it was ahead by a day or more."""
+SET_BACK: Final = -1
+BEGINS: Final = -2
 
 SCAN_SCHEMA: Final = pa.schema(
     [
@@ -46,11 +53,12 @@ SCAN_SCHEMA: Final = pa.schema(
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
 """A row is a record of NAMED, a summary of a piece, a hand-out, or a queue from which link termini have acquired
-messages.
+messages, or tells when frames were written.
 
 A summary has kind 0, and either the `number` of records, or damage described by `payload`. A hand-out has kind
 DELIVERED, and says that the queue `number` has been handed out up to below the position `time`. Such a queue has kind
-ACQUIRED, and is the `number`.
+ACQUIRED, and is the `number`. The kind SET_BACK says that the frame at `lsn` is much older than the frame before it in
+the piece, and BEGINS when the first frame of the piece was written.
 """
 
 Batches = Iterable[pa.RecordBatch]
@@ -74,6 +82,8 @@ class Scan:
                     rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))
                 rows += [(piece.file, piece.snapshot, *said, b"") for said in _handed_out(found)]
                 rows += [(piece.file, piece.snapshot, 0, 0, 0, int(Kind.ACQUIRED), n, b"") for n in _acquired(found)]
+                if piece.snapshot < 0:
+                    rows += _times(piece, found, last)
                 count += len(found)
                 last = int(found.time[-1])
             rows.append((piece.file, piece.snapshot, piece.first, piece.first, last, 0, count, b""))
@@ -103,6 +113,16 @@ def _handed_out(found: Records) -> Iterator[tuple[int, int, int, int, int]]:
     for i in np.unique(np.r_[first, last]).tolist():
         record = chosen[i]
         yield int(found.lsn[record]), int(found.frame[record]), int(below[i]), int(Kind.DELIVERED), int(queue[i])
+
+
+def _times(piece: Piece, found: Records, last: int) -> Iterator[tuple[str, int, int, int, int, int, int, bytes]]:
+    """Yield rows about frames that are much older than the one before. `last` is when the frame before was written."""
+    where = (piece.file, piece.snapshot)
+    if not last:
+        yield *where, int(found.frame[0]), int(found.frame[0]), int(found.time[0]), BEGINS, 0, b""
+    back = np.flatnonzero(found.time + SET_BACK_US < np.r_[last, found.time[:-1]])
+    for i in back.tolist():
+        yield *where, int(found.frame[i]), int(found.frame[i]), int(found.time[i]), SET_BACK, 0, b""
 
 
 def _acquired(found: Records) -> list[int]:
