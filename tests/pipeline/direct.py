@@ -129,7 +129,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
         set_back=set_back,
         segments=found.segments,
     )
-    follow = names_.Names({}, certain=found.start == 0)
+    follow = names_.ExistingNames({}, certain=found.start == 0)
     damage += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(named, found.snapshots)]
     return facts, Names(names), damage
 

@@ -28,7 +28,7 @@ from escrowmq.pipeline import (
     unsettled,
 )
 from escrowmq.pipeline.branches import DDL as STEPS
-from escrowmq.pipeline.causes import NEVER, Terms
+from escrowmq.pipeline.causes import NEVER, QueueTerms
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
@@ -439,13 +439,13 @@ class Audit:
         self.store.commit(state)
 
 
-def terms(queues: Mapping[int, Queue]) -> dict[int, Terms]:
+def terms(queues: Mapping[int, Queue]) -> dict[int, QueueTerms]:
     """Return what each queue allows, and when it existed."""
     found = {}
     for ident, queue in queues.items():
         until = queue.deleted[0] if queue.deleted else NEVER
         since = queue.since if queue.logged else 0
-        found[ident] = Terms.of(queue.arguments, since, until)._replace(declared=queue.declared)
+        found[ident] = QueueTerms.of(queue.arguments, since, until)._replace(declared=queue.declared)
     return found
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from escrowmq.core.queues.outcome import Outcome
-from escrowmq.core.topology.arguments.checks import parse_period
 from escrowmq.pipeline.columns import Ints, Rows, distinct
 from escrowmq.pipeline.events import Happened
 from escrowmq.pipeline.findings import Finding
@@ -18,11 +17,13 @@ from escrowmq.pipeline.message_columns import MessageColumns
 Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 Mask = npt.NDArray[np.bool_]
 NEVER: Final = 1 << 62
+_MS_OF_UNIT: Final = {"Y": 31_536_000_000, "M": 2_592_000_000, "D": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+"""The units of `x-max-age`."""
 _TTL_AT: Final = slice(3, 11)
 """Where the time to live is in the text of an envelope."""
 
 
-class Terms(NamedTuple):
+class QueueTerms(NamedTuple):
     """What a queue allows, and when it existed.
 
     Args:
@@ -44,23 +45,29 @@ class Terms(NamedTuple):
     declared: bool = True
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any], since: int, until: int) -> Terms:
+    def of(cls, arguments: Mapping[str, Any], since: int, until: int) -> QueueTerms:
         """Return the terms of a queue that was declared with these arguments."""
-        ttl, age = arguments.get("x-message-ttl"), parse_period(str(arguments.get("x-max-age", "")))
+        ttl, age = arguments.get("x-message-ttl"), arguments.get("x-max-age")
         length, size = arguments.get("x-max-length"), arguments.get("x-max-length-bytes")
         returns = arguments.get("x-delivery-limit")
         return cls(
             since,
             until,
-            min(NEVER if ttl is None else int(ttl), NEVER if age is None else age),
+            min(NEVER if ttl is None else int(ttl), NEVER if age is None else _period_ms(str(age))),
             length is not None or size is not None,
             NEVER if length is None or size is not None or "x-max-priority" in arguments else int(length),
             -1 if returns is None else int(returns),
         )
 
 
+def _period_ms(text: str) -> int:
+    """Return a period such as 7D in milliseconds. 0 stands for one that is not valid, so nothing is judged by it."""
+    number, unit = text[:-1], text[-1:]
+    return int(number) * _MS_OF_UNIT[unit] if number.isdecimal() and unit in _MS_OF_UNIT else 0
+
+
 def check_queues(
-    messages: MessageColumns, rows: Rows, place: Ints, owner: Ints, terms: Mapping[int, Terms], start: int
+    messages: MessageColumns, rows: Rows, place: Ints, owner: Ints, terms: Mapping[int, QueueTerms], start: int
 ) -> None:
     """Check that a message's queue existed whenever a record named it.
 
@@ -94,7 +101,7 @@ class Evidence(NamedTuple):
         following: events with the next position of a queue, from snapshots.
     """
 
-    terms: Mapping[int, Terms]
+    terms: Mapping[int, QueueTerms]
     begin: int
     set_back: Sequence[int]
     following: Rows
@@ -117,7 +124,7 @@ def check_outcomes(messages: MessageColumns, evidence: Evidence) -> None:
                 messages.report(wrong, Finding.NO_CAUSE, messages["settle_lsn"][wrong])
 
 
-def _expired(messages: MessageColumns, rows: Ints, terms: Terms, evidence: Evidence) -> Mask:
+def _expired(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
     own = [int.from_bytes(text[_TTL_AT], "little", signed=True) for text in messages.texts] or [0]
     ttl = np.where(np.array(own) >= 0, own, NEVER)[messages["text"][rows]]
     ttl = np.minimum(ttl, terms.ttl_ms)
@@ -129,7 +136,7 @@ def _expired(messages: MessageColumns, rows: Ints, terms: Terms, evidence: Evide
     return early
 
 
-def _dropped(messages: MessageColumns, rows: Ints, terms: Terms, evidence: Evidence) -> Mask:
+def _dropped(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
     """A queue drops its oldest message. So there must have been more than its limit from that message on.
 
     Positions that are not in the log may have belonged to messages that do not survive a restart. The first message
@@ -158,7 +165,7 @@ def _first_after(lsns: Ints, positions: Ints, after: Ints) -> Ints:
     return found
 
 
-def _returned_too_often(messages: MessageColumns, rows: Ints, terms: Terms, evidence: Evidence) -> Mask:
+def _returned_too_often(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
     """Each return is in the log, apart from one that a restart may have counted, and the last one."""
     del evidence
     if terms.returns < 0:
@@ -169,7 +176,7 @@ def _returned_too_often(messages: MessageColumns, rows: Ints, terms: Terms, evid
 
 
 def count(
-    messages: MessageColumns, of: Of, terms: Mapping[int, Terms], start: int, segments: Sequence[int] = ()
+    messages: MessageColumns, of: Of, terms: Mapping[int, QueueTerms], start: int, segments: Sequence[int] = ()
 ) -> None:
     """Note the returns and failed deliveries of messages, and check that they grew by one with each record.
 

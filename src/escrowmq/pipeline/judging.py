@@ -12,7 +12,7 @@ from escrowmq.pipeline import gold, group_facts, half, unsettled
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
-from escrowmq.pipeline.names import Names
+from escrowmq.pipeline.names import ExistingNames
 from escrowmq.pipeline.sequences import Sequences
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _of_numbers(audit: Audit) -> list[tuple[Any, ...]]:
 
 def _of_names(audit: Audit) -> list[tuple[Any, ...]]:
     certain = audit.plan.start == 0 or (bool(audit.state.run) and audit.plan.start <= audit.begin)
-    follow = Names(audit.state.names, certain=certain)
+    follow = ExistingNames(audit.state.names, certain=certain)
     return [
         _row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.")
         for wrong in follow.check(audit.named, audit.plan.snapshots)

@@ -66,7 +66,7 @@ class MessageFacts(NamedTuple):
     priorities: frozenset[int] = frozenset()
     streams: frozenset[int] = frozenset()
     declared: frozenset[int] | None = None
-    terms: Mapping[int, causes.Terms] | None = None
+    terms: Mapping[int, causes.QueueTerms] | None = None
     set_back: Sequence[int] = ()
     segments: Sequence[int] = ()
 

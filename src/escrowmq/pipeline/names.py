@@ -55,7 +55,7 @@ State = dict[str, int]
 """The names that exist, as JSON lists of the kind of name and its fields. The value is the number of a queue, or 0."""
 
 
-class Names:
+class ExistingNames:
     """Follows the names through the log."""
 
     def __init__(self, known: State, *, certain: bool) -> None:
