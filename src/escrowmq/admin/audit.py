@@ -52,7 +52,9 @@ def _audited(name: str, operation: Operation) -> Operation:
     @wraps(operation)
     async def run(**arguments: Any) -> Any:
         result = await operation(**arguments)
-        _log.info("%s %s", name, " ".join(f"{key}={arguments[key]!r}" for key in LOGGED[name] if key in arguments))
+        given = {key: arguments[key] for key in LOGGED[name] if key in arguments}
+        text = " ".join(f"{key}={value!r}" for key, value in given.items())
+        _log.info("%s %s", name, text, extra={"fields": {"operation": name} | given})
         return result
 
     return run

@@ -113,6 +113,7 @@ class HalfAdmin:
         _log.warning(
             "an operator has %s %s in vhost '%s', message id '%s', which had been %s",
             *(_DONE[after.state], half.title, vhost, half.message_id, half.state.title),
+            extra={"fields": {"vhost": vhost, "message_id": half.message_id, "group": half.group}},
         )
         return self._row(after)
 

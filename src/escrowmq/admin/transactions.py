@@ -146,6 +146,7 @@ def _log_decision(view: BranchView, result: XaResult, *, commit: bool) -> None:
         ("settles {} and publishes {}" if commit else "would have settled {} and published {}").format(
             _in_words(view.settled), _in_words(view.published)
         ),
+        extra={"fields": {"xid": view.xid, "user": view.owner}},
     )
 
 

@@ -275,6 +275,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 "connection from %s, user %r, closed: it has read nothing for %g s, and %d bytes are unsent "
                 "(limits.unread_seconds)",
                 *(self.peer, self.user, self._runtime.unread_ms / 1000, self.unsent),
+                extra={"fields": {"peer": self.peer, "user": self.user, "unsent_bytes": self.unsent}},
             )
             self.abort()
         elif self.endpoint is not None:
@@ -374,7 +375,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if opener is None:
             local = self._transport.get_extra_info("sockname")
             port = local[1] if isinstance(local, tuple) else "?"
-            _log.warning("connection from %s to port %s refused: it speaks %s", self.peer, port, family.guess(start))
+            _log.warning(
+                "connection from %s to port %s refused: it speaks %s",
+                *(self.peer, port, family.guess(start)),
+                extra={"fields": {"peer": self.peer}},
+            )
             answer = family.refusal(start)
             self._transport.write(answer if self._websocket is None else self._websocket.wrap([answer]))
             self.close()

@@ -25,15 +25,17 @@ class Faults:
         self._lines = 0
         self._left_out = 0
 
-    def note(self, now_ms: int, label: str, code: int | str, text: str) -> None:
-        """Log an error. `label` names the peer and the user, `code` is the protocol's code or name of it."""
+    def note(self, now_ms: int, label: str, peer: Peer, user: str | None, code: int | str, text: str) -> None:
+        """Log an error. `label` names the connection, `code` is the protocol's code or name of it."""
         if self._admit(now_ms):
-            _log.log(logging.INFO if code in _NOT_FOUND else logging.WARNING, "%s: %s %s", label, code, text)
+            level = logging.INFO if code in _NOT_FOUND else logging.WARNING
+            fields = {"peer": peer, "user": user, "reply_code": code, "reason": text}
+            _log.log(level, "%s, user %r: %s %s", label, user, code, text, extra={"fields": fields})
 
     def note_closed(self, now_ms: int, peer: Peer, text: str) -> None:
         """Log that a connection was closed before its client had logged in, and why."""
         if self._admit(now_ms):
-            _log.warning("connection from %s closed: %s", peer, text)
+            _log.warning("connection from %s closed: %s", peer, text, extra={"fields": {"peer": peer, "reason": text}})
 
     def _admit(self, now_ms: int) -> bool:
         """Whether a line may be written now."""

@@ -24,7 +24,11 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object on each line: time, level, logger, message, and `exception` if there is one."""
+    """One object on each line: time, level, logger, message, and `exception` if there is one.
+
+    The values of the event have keys of their own if the call names them: `extra={"fields": {"peer": …}}`. Values other
+    than numbers and truth values become texts; those that are None are left out.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -33,9 +37,11 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        values: dict[str, object] = getattr(record, "fields", {})
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        given = {key: value for key, value in values.items() if value is not None}
+        return json.dumps(given | fields, ensure_ascii=False, default=str)
 
 
 def configure(

@@ -35,6 +35,7 @@ class Parkings:
             "%s in vhost '%s', message id '%s', is parked: no producer of group '%s' decided it after %d checks, and "
             "only an operator can decide it now; " + _SEE,
             *(half.title, half.vhost, half.message_id, half.group, half.checks),
+            extra={"fields": {"vhost": half.vhost, "message_id": half.message_id, "group": half.group}},
         )
         self._count()
 

@@ -77,12 +77,12 @@ def user_limits(limits: LimitsSection) -> UserLimits:
 
 def log_availability(queue: Queue, reason: str) -> None:
     """Log that a queue has become unavailable for `reason`, or is available again if `reason` is empty."""
+    names = queue.name, queue.vhost
+    about = {"fields": {"queue": queue.name, "vhost": queue.vhost, "reason": reason or None}}
     if reason:
-        _log.error(
-            "queue '%s' in vhost '%s' is unavailable and keeps its messages: %s", queue.name, queue.vhost, reason
-        )
+        _log.error("queue '%s' in vhost '%s' is unavailable and keeps its messages: %s", *names, reason, extra=about)
     else:
-        _log.warning("queue '%s' in vhost '%s' is available again", queue.name, queue.vhost)
+        _log.warning("queue '%s' in vhost '%s' is available again", *names, extra=about)
 
 
 def default_limits(limits: LimitsSection) -> DefaultLimits:
@@ -219,8 +219,8 @@ class Runtime:
 
     def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
         """See `Host.failed`."""
-        who = f"{endpoint.label}, user {self._by_endpoint[endpoint].user!r}"
-        self._faults.note(self.broker.engine.now, who, code, text)
+        connection = self._by_endpoint[endpoint]
+        self._faults.note(self.broker.engine.now, endpoint.label, connection.peer, connection.user, code, text)
 
     def common(self, kind: type[T]) -> T:
         """See `Host.common`."""
@@ -248,7 +248,7 @@ class Runtime:
                 return False
             self._admission.evict(closed)
             closed.abort()
-        _log.debug("connection from %s accepted", connection.peer)
+        _log.debug("connection from %s accepted", connection.peer, extra={"fields": {"peer": connection.peer}})
         return not self.stopping
 
     def turned_away(self, connection: ClientConnection, reason: str) -> None:
@@ -270,7 +270,9 @@ class Runtime:
             self._pressure.forget(endpoint)
             self.turns.forget(endpoint)
             seconds = (self.broker.engine.now - connection.opened_ms) / 1000
-            _log.info("closed %s after %.1f s%s", endpoint.label, seconds, f": {error}" if error else "")
+            cause = f": {error}" if error else ""
+            fields = {"peer": connection.peer, "user": connection.user, "seconds": seconds, "reason": error}
+            _log.info("closed %s after %.1f s%s", endpoint.label, seconds, cause, extra={"fields": fields})
         if not self.connections:
             self.all_closed.set()
 

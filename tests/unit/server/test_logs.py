@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hpack import Decoder, Encoder
@@ -71,3 +72,20 @@ def test_to_configure_twice_says_nothing_twice() -> None:
     configure("info", "text", stream)
     logging.getLogger("escrowmq").info("once")
     assert stream.getvalue().count("once") == 1
+
+
+def test_json_has_the_values_of_an_event_under_keys_of_their_own() -> None:
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    fields = {"peer": Path("a"), "user": None, "seconds": 1.5, "message": "of the event"}
+    logging.getLogger("escrowmq.x").info("closed %s", "a", extra={"fields": fields})
+    told = json.loads(stream.getvalue())
+    assert (told["peer"], told["seconds"], told["message"]) == ("a", 1.5, "closed a")
+    assert "user" not in told
+
+
+def test_text_does_not_repeat_the_values_of_an_event() -> None:
+    stream = io.StringIO()
+    configure("info", "text", stream)
+    logging.getLogger("escrowmq.x").info("closed", extra={"fields": {"peer": "a"}})
+    assert stream.getvalue().endswith(" info x: closed\n")
