@@ -203,10 +203,14 @@ class HalfMessages:
         found = self.at(vhost, number)
         return found if found is not None and found.transaction_id == transaction_id.upper() else None
 
+    def number(self, vhost: str, topic: str, message_id: str) -> int:
+        """Return the number of the half message of a topic with this message id; 0 if none is known."""
+        queue = self.queue(vhost)
+        return 0 if queue is None else queue.ledger.number(topic, message_id)
+
     def named(self, vhost: str, topic: str, message_id: str) -> HalfMessage | None:
         """Return the half message of a topic with this message id, if it is known."""
-        queue = self.queue(vhost)
-        number = 0 if queue is None else queue.ledger.number(topic, message_id)
+        number = self.number(vhost, topic, message_id)
         return self.at(vhost, number) if number else None
 
     def with_message_id(self, vhost: str, message_id: str) -> list[HalfMessage]:

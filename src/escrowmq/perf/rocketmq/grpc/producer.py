@@ -13,7 +13,7 @@ from escrowmq.perf.peer import Producer
 from escrowmq.perf.rocketmq.grpc.caller import GrpcCaller
 from escrowmq.perf.rocketmq.grpc.requests import check, end_request, send_request
 from escrowmq.perf.rocketmq.grpc.transport import CallMessage, CallTemplate
-from escrowmq.perf.rocketmq.properties import FIRST_NUMBER, id_prefix, numbered
+from escrowmq.perf.rocketmq.properties import DIGITS, FIRST_NUMBER, id_prefix, numbered
 from escrowmq.perf.totals import Totals
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
 from escrowmq.wire.rocketmq.proto.service_pb2 import EndTransactionResponse, SendMessageResponse, TelemetryCommand
@@ -51,6 +51,9 @@ class GrpcSender(Producer):
         self._ident = numbered(id_prefix(ID_LENGTH), FIRST_NUMBER)
         self._block = self._transport.block("SendMessage")
         self._calls = [self._template(message) for message in made]
+        self._prefix = self._ident[:-DIGITS]
+        end = end_request(topic, self._ident, self._ident, from_check=False)
+        self._usual_end = CallTemplate(self._transport.block("EndTransaction"), end, fixed=False)
         self._sent = self._done = 0
         self._sends: dict[int, int] = {}  # numbers of the sends in flight, by stream
         self._ends: dict[int, None] = {}  # streams of the commits in flight
@@ -151,7 +154,11 @@ class GrpcSender(Producer):
             self._probe = None
         if self._transactional:
             entry = answer.entries[0]
-            self._end(end_request(self._topic, entry.message_id, entry.transaction_id, from_check=False), counts=True)
+            if entry.message_id == entry.transaction_id == self._prefix + str(FIRST_NUMBER + number):
+                self._commit(self._usual_end, number)
+            else:
+                request = end_request(self._topic, entry.message_id, entry.transaction_id, from_check=False)
+                self._commit(CallTemplate(self._transport.block("EndTransaction"), request), number)
         else:
             self._complete()
 
@@ -160,13 +167,13 @@ class GrpcSender(Producer):
         self.totals.confirmed += 1
         self.totals.confirmed_at = self.now
 
-    def _end(self, request: bytes, *, counts: bool) -> None:
+    def _commit(self, template: CallTemplate, number: int) -> int:
+        """Send a commit, and return its stream."""
         stream = self._transport.next_stream()
-        if counts:
-            self._ends[stream] = None
-        template = CallTemplate(self._transport.block("EndTransaction"), request)
+        self._ends[stream] = None
         self._transport.window -= template.size
-        self._transport.control.append(template.call(stream, self._sent))
+        self._transport.control.append(template.call(stream, number))
+        return stream
 
     def _checked(self, each: CallMessage) -> None:
         """Commit a half message about which the broker asks."""
@@ -176,4 +183,6 @@ class GrpcSender(Producer):
         if command.WhichOneof("command") == "recover_orphaned_transaction_command":
             asked = command.recover_orphaned_transaction_command
             ident = asked.message.system_properties.message_id
-            self._end(end_request(self._topic, ident, asked.transaction_id, from_check=True), counts=False)
+            request = end_request(self._topic, ident, asked.transaction_id, from_check=True)
+            template = CallTemplate(self._transport.block("EndTransaction"), request)
+            del self._ends[self._commit(template, self._sent)]  # its answer does not count

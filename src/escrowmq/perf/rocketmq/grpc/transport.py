@@ -89,6 +89,7 @@ class GrpcTransport:
         }
         self._request_id = numbered(id_prefix(_REQUEST_ID).lower(), FIRST_NUMBER)
         self._table: list[tuple[str, str]] = []
+        self._blocks: dict[str, bytes] = {}  # by method; they stay the same, since the table does
         self._messages: dict[int, bytearray] = {}
         self._received = 0
         self._stream = -1
@@ -110,11 +111,18 @@ class GrpcTransport:
 
         The headers of the first call therefore differ from those of the next ones.
         """
+        known = self._blocks.get(method)
+        if known is not None:
+            return known
+        is_first = not self._table
         own = {"x-mq-date-time": "20260101T000000Z", "x-mq-request-id": self._request_id, "grpc-timeout": "60S"}
         parts = [b"\x04" + _text(SERVICE + method)]
         parts += [self._field(name, value) for name, value in self._fields.items()]
         parts += [b"\x00" + _text(name) + _text(value) for name, value in own.items()]
-        return b"".join(parts)
+        block = b"".join(parts)
+        if not is_first:
+            self._blocks[method] = block
+        return block
 
     def _field(self, name: str, value: str) -> bytes:
         pair = name, value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from escrowmq.perf.errors import PerfError
@@ -30,10 +31,22 @@ class RemotingAnswer(NamedTuple):
         found: dict[str, str] = json.loads(self.header).get("extFields") or {}
         return found
 
+    def value(self, name: str) -> str:
+        """Return one field, which has no escaped characters. The others are not decoded."""
+        found = _value(name).search(self.header)
+        if found is None:
+            raise PerfError(f"an answer lacks the field {name}")
+        return found[1].decode()
+
     @property
     def remark(self) -> str:
         """The reason of a refusal."""
         return str(json.loads(self.header).get("remark") or "no reason given")
+
+
+@lru_cache(16)
+def _value(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"%b":"([^"\\]*)"' % name.encode())
 
 
 def answers(data: bytearray, end: int, used: list[int]) -> Iterator[RemotingAnswer]:

@@ -97,7 +97,7 @@ class PullingConsumer(Consumer):
         """Count the messages of one answer."""
         if answer.code and answer.code not in _EMPTY:
             raise PerfError(f"the broker refused a pull ({self.label}): {answer.remark}")
-        self._offsets[queue] = int(answer.fields["nextBeginOffset"])
+        self._offsets[queue] = int(answer.value("nextBeginOffset"))
         if answer.code:
             return
         body, at, last, count = answer.body, 0, 0, 0

@@ -145,10 +145,9 @@ class RemotingSender(Producer):
             self.totals.answer.record(self.now - self._probe[1])
             self._probe = None
         if self._target.transactional:
-            fields = answer.fields
-            offset = int(fields["msgId"][-_OFFSET_DIGITS:], 16)
-            found = {"tranStateTableOffset": fields["queueOffset"], "commitLogOffset": str(offset)}
-            self._decide(found, fields["transactionId"], from_check=False)
+            offset = int(answer.value("msgId")[-_OFFSET_DIGITS:], 16)
+            found = {"tranStateTableOffset": answer.value("queueOffset"), "commitLogOffset": str(offset)}
+            self._decide(found, answer.value("transactionId"), from_check=False)
 
     def _decide(self, offsets: dict[str, str], ident: str, *, from_check: bool) -> None:
         """Commit a half message."""

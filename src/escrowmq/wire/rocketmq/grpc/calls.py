@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.wire.rocketmq.grpc.framing import MessageReader, prefixed, timeout_ms
 from escrowmq.wire.rocketmq.grpc.status import HEAD, GrpcFault, GrpcStatus, failure, trailers
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from escrowmq.wire.http2.headers import Headers
     from escrowmq.wire.http2.stream import Stream
     from escrowmq.wire.rocketmq.grpc.methods import StreamMethod, UnaryMethod
+
+
+_OK: Final = trailers(GrpcStatus.OK)
 
 
 class Encodable(Protocol):
@@ -81,8 +84,12 @@ class Call:
     def answer(self, response: Encodable, after: int = 0) -> None:
         """Send the only response, and end the call, when the log is synced up to `after`."""
         if not self.is_over:
-            body = prefixed(response.SerializeToString())
-            self._connection.respond(self._stream, HEAD, body, trailers(GrpcStatus.OK), after)
+            self.answer_with(response.SerializeToString(), after)
+
+    def answer_with(self, message: bytes, after: int) -> None:
+        """Do `answer` with a response that is encoded."""
+        if not self.is_over:
+            self._connection.respond(self._stream, HEAD, prefixed(message), _OK, after)
             self.over()
 
     def send(self, response: Encodable, after: int = 0) -> None:

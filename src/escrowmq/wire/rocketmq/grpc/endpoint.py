@@ -69,6 +69,8 @@ class GrpcEndpoint:
         if self.flow.is_crowded:
             self.flow.crowded()
         http2.receive(data)
+        if self._session is not None:
+            self._session.gathered.flush()
         if http2.fault is not None and http2.fault.code:
             self._host.failed(self, http2.fault.code.name, http2.fault.text)
         elif http2.has_unread and self._requests.left <= 0:
@@ -229,6 +231,9 @@ class GrpcEndpoint:
         self._requests.left -= METHOD
         try:
             request = method.request.FromString(data)
+            if method.gather is not None and method.gather(session.gathered, call, request):
+                return  # the answer follows at the end of this read
+            session.gathered.flush()
             method.handle(session, call, request)
         except DecodeError:
             call.fail(GrpcFault(GrpcStatus.INTERNAL, "the request is no message of its type"))

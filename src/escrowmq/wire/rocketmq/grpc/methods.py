@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.access.table import Operation
 from escrowmq.wire.rocketmq.grpc.clients import heartbeat, notify_client_termination, telemetry
+from escrowmq.wire.rocketmq.grpc.gathering import GatheredCalls
 from escrowmq.wire.rocketmq.grpc.positions import get_offset, query_offset, update_offset
 from escrowmq.wire.rocketmq.grpc.publishing import send_message
 from escrowmq.wire.rocketmq.grpc.recalling import recall_message
@@ -34,6 +35,8 @@ class UnaryMethod(NamedTuple):
     response: Any
     handle: Callable[[GrpcSession, Call, Any], None]
     operations: tuple[Operation, ...]
+    gather: Callable[[GatheredCalls, Call, Any], bool] | None = None
+    """Takes a call that can be carried out with others, or returns False."""
 
 
 class StreamMethod(NamedTuple):
@@ -67,13 +70,14 @@ METHODS: Final[Mapping[bytes, UnaryMethod | StreamMethod]] = MappingProxyType(
             (),
         ),
         SERVICE + b"SendMessage": UnaryMethod(
-            messages.SendMessageRequest, messages.SendMessageResponse, send_message, _PUBLISH
+            messages.SendMessageRequest, messages.SendMessageResponse, send_message, _PUBLISH, GatheredCalls.send
         ),
         SERVICE + b"EndTransaction": UnaryMethod(
             messages.EndTransactionRequest,
             messages.EndTransactionResponse,
             end_transaction,
             (Operation.DECIDE_HALF,),
+            GatheredCalls.end,
         ),
         SERVICE + b"ReceiveMessage": UnaryMethod(
             messages.ReceiveMessageRequest,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.groups.options import GroupOptions
 from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named
 from escrowmq.wire.rocketmq.grpc.clients import GrpcClient
+from escrowmq.wire.rocketmq.grpc.gathering import GatheredCalls
 from escrowmq.wire.rocketmq.grpc.settings import Retries
 from escrowmq.wire.rocketmq.names import group_fault, topic_fault
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code
@@ -46,6 +47,7 @@ class GrpcSession:
         self.catalogue = Catalogue(self.broker, self.vhost, self.door)
         self.clients: dict[str, GrpcClient] = {}
         self.blocked = ""
+        self.gathered = GatheredCalls(self)
         self._publishes = False
         self._turn = 0
 
@@ -117,6 +119,7 @@ class GrpcSession:
 
     def end(self) -> None:
         """The connection is lost."""
+        del self.gathered  # it refers to the session
         for client in list(self.clients.values()):
             self.forget(client)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.rocketmq.content import envelope_of
-from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok
+from escrowmq.wire.rocketmq.grpc.answers import RocketmqRefusal, named, ok, refusal
 from escrowmq.wire.rocketmq.grpc.incoming import check_id
-from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, TransactionResolution
+from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Status, TransactionResolution
 from escrowmq.wire.rocketmq.proto.service_pb2 import EndTransactionRequest, EndTransactionResponse
 
 if TYPE_CHECKING:
@@ -62,10 +62,17 @@ def end_transaction(session: GrpcSession, call: Call, request: EndTransactionReq
             case _:  # some clients tell that they do not know the outcome yet
                 lsn = halves.unknown(half.vhost, half.number, message_id=half.message_id)
     except BrokerError as error:
-        if error.condition in _WRONG:
-            raise RocketmqRefusal(Code.INVALID_TRANSACTION_ID, error.text) from None
-        raise
+        call.answer(EndTransactionResponse(status=decision_refusal(session, error)))
+        return
     call.answer(EndTransactionResponse(status=ok()), lsn)
+
+
+def decision_refusal(session: GrpcSession, error: BrokerError) -> Status:
+    """Return the status for a decision that the core refuses."""
+    if error.condition in _WRONG:
+        return RocketmqRefusal(Code.INVALID_TRANSACTION_ID, error.text).status
+    session.refusals.call(error)
+    return refusal(error)
 
 
 def _half(session: GrpcSession, topic: str, request: EndTransactionRequest) -> HalfMessage:

@@ -9,9 +9,11 @@ octets   0–3   length of everything after this field
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 JSON: Final = 0
@@ -37,6 +39,8 @@ _LONG: Final = struct.Struct(">i")
 _I32: Final = 1 << 31
 _DECODER: Final = json.JSONDecoder()
 _TEXTS: Final = frozenset({str})
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")
+_TEMPLATES: Final = 256
 
 
 class RemotingError(ValueError):
@@ -194,6 +198,10 @@ def _octets(header: bytes, at: int, length: int) -> tuple[bytes, int]:
 
 
 def _to_json(command: Command) -> bytes:
+    fields = command.fields
+    if command.remark is None and _is_plain("".join(fields.values())):
+        template = _template(command.code, tuple(fields), command.flag, command.language, command.version)
+        return (template % (*fields.values(), command.opaque)).encode("utf-8", "replace")
     header: dict[str, object] = {
         "code": command.code,
         "extFields": command.fields,
@@ -206,6 +214,25 @@ def _to_json(command: Command) -> bytes:
     if command.remark is not None:
         header["remark"] = command.remark
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text in JSON has no escaped characters."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+@lru_cache(_TEMPLATES)
+def _template(code: int, names: tuple[str, ...], flag: int, language: str, version: int) -> str:
+    """Return the header of commands with plain values in these fields, and places for the values and for `opaque`."""
+    pairs = ",".join([f'{_quoted(name)}:"%s"' for name in names])
+    return (
+        f'{{"code":{int(code)},"extFields":{{{pairs}}},"flag":{flag},"language":{_quoted(language)},"opaque":%d,'
+        f'"serializeTypeCurrentRPC":"JSON","version":{version}}}'
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("%", "%%")
 
 
 def _to_binary(command: Command) -> bytes:

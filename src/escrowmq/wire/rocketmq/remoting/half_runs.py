@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.half.deciding import HalfVerdict
 from escrowmq.core.half.state import HalfInput
 from escrowmq.core.half.storing import HalfArrival
 from escrowmq.wire.rocketmq import ids
+from escrowmq.wire.rocketmq.decision_rights import DecisionRights
 from escrowmq.wire.rocketmq.remoting.errors import RESULTS
 from escrowmq.wire.rocketmq.remoting.frames import Command
 from escrowmq.wire.rocketmq.remoting.producing import COMMIT, ROLL_BACK, refused
 
 if TYPE_CHECKING:
-    from escrowmq.core.half.origin import HalfOrigin
     from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
 
 MOST_BYTES: Final = 4 << 20
@@ -45,11 +44,11 @@ class HalfRuns:
     anything else happens that they may affect.
     """
 
-    __slots__ = ("_allowed", "_connection", "_halves", "_size", "_verdicts")
+    __slots__ = ("_connection", "_halves", "_rights", "_size", "_verdicts")
 
     def __init__(self, connection: RemotingConnection) -> None:
         self._connection = connection
-        self._allowed: dict[HalfOrigin, None] = {}  # the client may decide these half messages
+        self._rights: DecisionRights | None = None
         self._halves: dict[tuple[str, str], list[WaitingHalf]] = {}  # by topic and group
         self._size = 0
         self._verdicts: list[HalfVerdict] = []
@@ -85,16 +84,11 @@ class HalfRuns:
         number = int(text)
         if ids.half_of(int(offset)) != number:
             return False
-        halves, vhost = connection.broker.half, connection.login.vhost_name
-        origin = halves.origin(vhost, number)
+        if self._rights is None:
+            self._rights = DecisionRights(connection.broker.half, connection.login.door, connection.login.vhost_name)
+        origin = self._rights.origin(number)
         if origin is None or fields.get("producerGroup", origin.key.group) != origin.key.group:
             return False
-        if origin not in self._allowed:
-            try:
-                connection.login.door.check(Operation.DECIDE_HALF, half=halves.at(vhost, number))
-            except BrokerError:
-                return False
-            self._allowed[origin] = None
         self._verdicts.append(HalfVerdict(number, given, fields.get("msgId", "")))
         return True
 
@@ -114,7 +108,8 @@ class HalfRuns:
     def _decide(self) -> None:
         connection = self._connection
         verdicts, self._verdicts = self._verdicts, []
-        self._allowed.clear()
+        if self._rights is not None:
+            self._rights.clear()
         results = connection.broker.half.decide_each(connection.login.vhost_name, verdicts)
         for verdict, result in zip(verdicts, results, strict=True):
             if isinstance(result, BrokerError):

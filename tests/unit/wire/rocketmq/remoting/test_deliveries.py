@@ -48,6 +48,29 @@ def test_each_entry_is_encoded_as_by_itself(host: bytes, topic: str, stream: int
     )
 
 
+@pytest.mark.parametrize("stream", [5, 1 << 30])
+@pytest.mark.parametrize("host", [b"", IPV4])
+def test_neighbours_that_are_mostly_alike_are_encoded_as_by_themselves(host: bytes, stream: int) -> None:
+    like = MessageContent(b"KEYS\x01k\x02", b"body", 7, 8, 123, 3, 2, host, 4321)
+    others = [
+        like._replace(body=b"BODY", born_ms=-1),
+        like._replace(properties=b"KEYS\x01l\x02"),
+        like._replace(flag=8),
+        like._replace(system_flag=BORN_HOST_V6),
+        like._replace(failures=3),
+        like._replace(port=1),
+        like._replace(properties=b"KEYS\x01", body=b"k\x02body"),
+        like._replace(body=b"longer"),
+    ]
+    contents = [each for other in others for each in (like, like, other, other)]
+    found = entries(*(content.pack() for content in contents))
+    later = Run(envelope_of("t", "b"), 0, 1000, 0)
+    foreign = Run(Envelope("t", "a", Properties(message_id="m").encode(), protocol=PROTOCOL), 0, 1001, 0)
+    found += [Entry(100 + i, like.pack(), run) for i, run in enumerate((later, later, foreign, foreign, later))]
+    together = encode_entries(found, "t", 3, stream, (IPV4, 10911))
+    assert together == b"".join(encode_entries([entry], "t", 3, stream, (IPV4, 10911)) for entry in found)
+
+
 def test_messages_of_other_protocols_are_translated() -> None:
     plain = Envelope("t", "a", Properties(message_id="m").encode(), protocol=PROTOCOL)
     (entry,) = found = entries(b"body", envelope=plain)
