@@ -89,6 +89,11 @@ class DeliveryOwner(Protocol):
         """Note that deliveries return to their queue."""
         ...
 
+    @property
+    def incomplete_bytes(self) -> int:
+        """The bytes of a delivery in the other direction that has arrived in part."""
+        ...
+
     def relieve(self, text: str) -> None:
         """Free the memory of the deliveries, for the reason `text`."""
         ...
@@ -169,8 +174,11 @@ class Acquisitions:
         return self._unsettled.next_tag
 
     def held_bytes(self, before: int) -> int:
-        """The bytes of the deliveries in memory with numbers less than `before`, and of unsent ones, about."""
-        return self._unsettled.bytes_before(before) + self._unsent
+        """The bytes of the deliveries in memory with numbers less than `before`, of unsent ones, and of one that was
+        interrupted while it arrived, about.
+        """
+        incomplete = self._acquirer.incomplete_bytes if self._acquirer is not None else 0
+        return self._unsettled.bytes_before(before) + self._unsent + incomplete
 
     def give_up(self, text: str) -> None:
         """Free memory, because memory is short, and the deliveries have held much for long."""

@@ -246,10 +246,11 @@ class Termini:
 
     def relieve(self, terminus: Terminus, text: str) -> None:
         """Free the memory of a terminus's deliveries. If the log has them, they stay locked for it, but its link is
-        detached; otherwise the terminus is ended.
+        detached; otherwise the terminus is ended. A delivery that has arrived in part is forgotten.
         """
         if terminus.state is TerminusState.ATTACHED and terminus.loan is not None and terminus.loan.link is not None:
             terminus.loan.link.relieved(text, closed=not terminus.keeps)
+        terminus.arrivals.interrupt(None)
         if terminus.state is TerminusState.SUSPENDED and not (terminus.keeps and terminus.deliveries.swap_out()):
             self.end(terminus)
 

@@ -232,6 +232,12 @@ class Terminus:
         """The user and the client's container."""
         return self.user, self.key.container
 
+    @property
+    def incomplete_bytes(self) -> int:
+        """The bytes of a delivery to the broker that was interrupted."""
+        partial = self.arrivals.partial
+        return 0 if partial is None else len(partial.payload)
+
     def relieve(self, text: str) -> None:
         """Free the memory of the deliveries, because memory is short."""
         if self.termini is not None:

@@ -14,29 +14,34 @@ from escrowmq.core.termini.arrivals import Partial
 from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.codec.progress import offset_of, point_at
 from escrowmq.wire.amqp10.codec.states import Received
-from escrowmq.wire.amqp10.errors import INVALID_FIELD, link_fault
+from escrowmq.wire.amqp10.errors import INVALID_FIELD, LIMIT_EXCEEDED, link_fault
+from escrowmq.wire.amqp10.relievable import WithoutDeliveries
 
 if TYPE_CHECKING:
-    from escrowmq.core.access.holdings import Holding, Holdings
+    from escrowmq.core.access.holdings import Holding
     from escrowmq.core.conditions import BrokerError
     from escrowmq.core.termini.loan import Loan
     from escrowmq.wire.amqp10.codec.states import DeliveryState
+    from escrowmq.wire.amqp10.link import Link
     from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 OVERLAP: Final = 256
 """Octets that a client sends a second time."""
 
 
-class Parts:
-    """A delivery of which more frames are to come.
+class Parts(WithoutDeliveries):
+    """A delivery on `link` of which more frames are to come. While it is counted, its memory can be taken back
+    (`server.relief.MemoryOwner`).
 
     `skipped` is a resumed delivery that the broker does not know; `refusal` is why its octets are not kept. `size`
     counts the octets of the message.
     """
 
     __slots__ = (
+        "__weakref__",
         "_held",
         "_holding",
+        "_link",
         "_pieces",
         "_start",
         "number",
@@ -52,6 +57,7 @@ class Parts:
 
     def __init__(
         self,
+        link: Link,
         number: int,
         tag: bytes,
         *,
@@ -60,6 +66,7 @@ class Parts:
         resumed: bool = False,
         skipped: bool = False,
     ) -> None:
+        self._link = link
         self.number = number
         self.tag = tag
         self.settled = settled
@@ -101,11 +108,35 @@ class Parts:
         """Add the payload of a frame."""
         self._pieces.append(piece)
 
-    def hold(self, holdings: Holdings, user: str, vhost: str) -> None:
+    def hold(self) -> None:
         """Count the octets for the user and the virtual host. Raises LIMIT_EXCEEDED."""
+        connection = self._link.session.connection
         if self._holding is None:
-            self._holding = holdings.begin(user, vhost)
-        self._holding.grow(self.size + len(self._held or b""), "a message that is incomplete")
+            self._holding = connection.broker.holdings.begin(connection.user, connection.vhost.name)
+        connection.broker.engine.holders[self] = None
+        self._holding.grow(self.held_bytes(0), "a message that is incomplete")
+
+    # -- memory, which can be taken back
+
+    @property
+    def owner(self) -> tuple[str, object]:
+        """The user and the client's container."""
+        connection = self._link.session.connection
+        return connection.user, connection.container
+
+    def held_bytes(self, before: int) -> int:
+        """The octets that have arrived, also on an earlier link."""
+        del before
+        return self.size + len(self._held or b"")
+
+    def give_up(self, text: str) -> None:
+        """Forget the octets and detach the link, because memory is short and the message has been incomplete for long.
+        Other deliveries of the link stay unsettled.
+        """
+        self.close()
+        self._link.suspend(link_fault(LIMIT_EXCEEDED, text), closed=False)
+
+    # -- the end
 
     def refuse(self, error: BrokerError) -> None:
         """Keep nothing of the message, whose other frames are still to come."""
@@ -136,6 +167,7 @@ class Parts:
             self.close()
             return
         holding, self._holding = self._holding, None
+        self._link.session.connection.broker.engine.holders.pop(self, None)
         loan.interrupted(Partial(self.tag, payload, holding))
 
     def _arrived(self) -> bytes:
@@ -149,6 +181,7 @@ class Parts:
         if self._holding is not None:
             self._holding.close()
             self._holding = None
+            self._link.session.connection.broker.engine.holders.pop(self, None)
 
 
 def point_of(partial: Partial) -> Received:

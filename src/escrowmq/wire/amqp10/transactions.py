@@ -27,6 +27,7 @@ from escrowmq.wire.amqp10.errors import (
 )
 from escrowmq.wire.amqp10.incoming import Mode
 from escrowmq.wire.amqp10.large_transactions import undo
+from escrowmq.wire.amqp10.relievable import WithoutDeliveries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ _ACCEPTED: Final = encode_composite(TransactionalState(_ANY_ID, Accepted())).spl
 _DECLARED: Final = encode_composite(Declared(_ANY_ID)).split(_ANY_ID)
 
 
-class LocalTransaction:
+class LocalTransaction(WithoutDeliveries):
     """One transaction. `fault` is the reason why it cannot commit any more, if there is one."""
 
     __slots__ = (
@@ -206,11 +207,6 @@ class LocalTransaction:
         """The user and the client's container."""
         return self._connection.user, self._connection.container
 
-    @property
-    def next_tag(self) -> int:
-        """0: no part of the work is taken back alone."""
-        return 0
-
     def held_bytes(self, before: int) -> int:
         """The bytes of the open transaction, about."""
         del before
@@ -220,20 +216,6 @@ class LocalTransaction:
         """Roll back, because memory is short and the transaction has held much for long. Its discharge is told."""
         if self.open:
             self.fail(link_fault(TRANSACTION_ROLLBACK, text))
-
-    def held(self) -> list[tuple[Consumer, list[Entry]]]:
-        """Return nothing: the branch holds the deliveries (`core.ports.Holder`)."""
-        return []
-
-    def copy_ahead(self, at: int, most: int) -> tuple[int, int]:
-        """See `Holder.copy_ahead`. There is nothing to copy."""
-        del at, most
-        return 1, 0
-
-    def held_part(self, start: int, most: int) -> list[tuple[Consumer, Entry]]:
-        """Return nothing, likewise."""
-        del start, most
-        return []
 
     # -- posting
 

@@ -312,9 +312,8 @@ class Transfers:
         """Keep a part of a message. While others are to come, it counts for the user and the virtual host."""
         parts.add(piece)
         if more:
-            connection = self._connection
             try:
-                parts.hold(connection.broker.holdings, connection.user, connection.vhost.name)
+                parts.hold()
             except BrokerError as error:
                 parts.refuse(error)
 
@@ -344,6 +343,7 @@ class Transfers:
         if transfer.rcv_settle_mode == SECOND and not end.second and not settled:
             raise link_fault(INVALID_FIELD, "rcv-settle-mode second on a link whose mode is first")
         parts = self._parts[link] = Parts(
+            link,
             transfer.delivery_id,
             transfer.delivery_tag,
             settled=settled,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from escrowmq.server.relief import Relief
 from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import (
     SECOND,
@@ -344,3 +345,60 @@ def test_a_settled_message_beyond_the_memory_of_the_user_costs_the_link() -> Non
     part(client, b"\0", settled=True)
     client.detached(0, LIMIT_EXCEEDED)
     assert held(made) == 0
+
+
+def relieved(made: Server) -> None:
+    """Let the time of grace pass, and take back memory."""
+    relief = Relief(made.broker, limit_bytes=1000, grace_ms=1000)
+    relief.look()
+    made.now += 1000
+    made.broker.engine.now = made.now
+    relief.look()
+    made.end_turn()
+
+
+@pytest.mark.rule("FAIR-2", "FAIR-3")
+def test_an_incomplete_message_is_given_up_while_memory_is_short() -> None:
+    made, client = connected()
+    attached(client)
+    part(client, MESSAGE[:CUT], more=True)
+    assert made.broker.holdings.of_user("guest") > 0
+    relieved(made)
+    client.collect()
+    detach = client.expect(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == LIMIT_EXCEEDED
+    assert "memory is short" in (detach.error.description or "")
+    assert made.broker.holdings.of_user("guest") == 0
+    (terminus,) = made.broker.termini.by_key.values()
+    assert terminus.arrivals.partial is None
+
+
+@pytest.mark.rule("FAIR-2", "FAIR-3")
+def test_an_interrupted_message_is_given_up_while_memory_is_short() -> None:
+    made, client = connected()
+    attached(client)
+    part(client, MESSAGE[:CUT], more=True)
+    made.lose(client.port)
+    (terminus,) = made.broker.termini.by_key.values()
+    assert terminus.incomplete_bytes == CUT
+    relieved(made)
+    assert terminus.incomplete_bytes == made.broker.holdings.of_user("guest") == 0
+    assert list(made.broker.termini.by_key.values()) == [terminus], "its other deliveries stay"
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize("end", ["complete", "abort", "lose"])
+def test_a_message_that_is_no_longer_incomplete_holds_nothing(end: str) -> None:
+    made, client = connected()
+    client.sender("q")
+    before = len(made.broker.engine.holders)
+    part(client, MESSAGE[:CUT], more=True)
+    assert len(made.broker.engine.holders) == before + 1
+    if end == "lose":
+        made.lose(client.port)
+        made.end_turn()
+        assert not made.broker.engine.holders
+        return
+    part(client, MESSAGE[CUT:], aborted=end == "abort")
+    assert len(made.broker.engine.holders) == before

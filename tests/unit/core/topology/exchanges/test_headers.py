@@ -126,6 +126,25 @@ def test_the_bindings_that_are_compared_for_one_header_are_limited(monkeypatch: 
     )
 
 
+@pytest.mark.rule("FAIR-1")
+def test_the_bindings_that_one_message_can_be_compared_with_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "MOST_STEPS", 6)
+    exchange = bound({"a": 1}, {"b": 1}, {"c": 1}, {"a": 1, "b": 1}, {"b": 1, "c": 1})
+    some = {"x-match": "any", "a": 1, "b": 1}
+    exchange.check_binding(Binding(exchange, NamedQueue("q"), "", some))
+    exchange.bind(Binding(exchange, NamedQueue("q"), "", some))
+    for admitted in (some, {"a": 1}, {}, {"a": 1, "rare": 1}, {"x-match": "any", "rare": 1}):
+        exchange.check_binding(Binding(exchange, NamedQueue("q"), "", admitted))
+    for arguments in ({"a": 1, "c": 1}, {"x-match": "any", "a": 1, "rare": 1}):
+        with pytest.raises(BrokerError, match="whose headers are also those of other bindings") as refused:
+            exchange.check_binding(Binding(exchange, NamedQueue("q"), "", arguments))
+        assert refused.value.condition is Condition.PRECONDITION_FAILED
+    exchange.match("", {"a": 1, "b": 1, "c": 1})
+    assert exchange.steps >= 6, "the limit is that of the steps that are charged"
+    exchange.unbind(Binding(exchange, NamedQueue("q"), "", some).key)
+    exchange.check_binding(Binding(exchange, NamedQueue("q"), "", {"a": 1, "c": 1}))
+
+
 @given(data=st.data())
 def test_the_index_finds_what_comparing_with_each_binding_finds(data: st.DataObject) -> None:
     fields = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from([None, 1, "1", 2]), max_size=3)
@@ -140,6 +159,7 @@ def test_the_index_finds_what_comparing_with_each_binding_finds(data: st.DataObj
         exchange.bind(binding)
     for binding in bindings[::3]:
         exchange.unbind(binding.key)
+    assert exchange._shared == sum(field.shared_weight for field in exchange._fields.values())
     table = data.draw(fields)
     seen = canonical_table(table)
     expected = [binding.destination.name for i, binding in enumerate(bindings) if i % 3 and agrees(binding, seen)]
@@ -149,6 +169,7 @@ def test_the_index_finds_what_comparing_with_each_binding_finds(data: st.DataObj
     assert not exchange._fields
     assert not exchange._patterns
     assert not exchange._unconditional
+    assert not exchange._shared
 
 
 def agrees(binding: Binding[NamedQueue], seen: dict[str, Hashable]) -> bool:
