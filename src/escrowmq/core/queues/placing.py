@@ -4,6 +4,9 @@
 2. In one step, the record is written, and the messages get their positions.
 3. The messages become visible.
 
+A publish to more than `RECORDED` queues does this for one part of them after the other, because step 2 takes time for
+each queue. A crash between two parts leaves the messages in some of the queues; their publisher has no confirm then.
+
 Messages that arrive in one of the queues after step 2 follow behind those of the publish, as they do behind a commit
 that is not synced yet (`Queue.unsynced`). A client that asks a queue for its messages, or for their number, finds those
 of the publish there at once.
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 WIDE: Final = 250
 """A publish to more queues is placed in pieces."""
+RECORDED: Final = 5000
+"""The queues in one record. Step 2 takes about 0.7 microseconds for each."""
 _PIECE: Final = 64
 _MADE: Final = 8  # units of the turn's budget for the runs of a piece
 
@@ -61,31 +66,37 @@ class GradualPublish:
 
     def steps(self) -> Iterator[None]:
         """Do it, and yield whenever the turn's budget is used up. The steps must be carried through."""
+        queues, self._queues = self._queues, ()
+        for begin in range(0, len(queues), RECORDED):
+            yield from self._place(queues[begin : begin + RECORDED])
+        self.done = True
+
+    def _place(self, queues: Sequence[Queue]) -> Iterator[None]:
+        """Place the messages in some of the queues, with one record."""
         host, requests, envelope = self._host, self._host.requests, self._envelope
         runs: list[Run] = []
-        while len(runs) < len(self._queues):
-            runs += [Run(envelope, 0, 0) for _ in range(min(_PIECE, len(self._queues) - len(runs)))]
+        while len(runs) < len(queues):
+            runs += [Run(envelope, 0, 0) for _ in range(min(_PIECE, len(queues) - len(runs)))]
             requests.left -= _MADE
             if requests.left <= 0:
                 yield
-        self._write(runs)
+        queues = [queue for queue in queues if not queue.deleted]
+        self._write(queues, runs)
         requests.left -= len(runs) // _PIECE * _MADE
-        for queue in self._queues:
+        for queue in queues:
             if not queue.deleted and queue.unseal(host.log.synced_lsn):
                 host.seal(queue)  # a commit before them is not on disk yet
             requests.left -= 1
             if requests.left <= 0:
                 yield
-        self._queues = ()
-        self.done = True
 
-    def _write(self, runs: list[Run]) -> None:
+    def _write(self, queues: list[Queue], runs: list[Run]) -> None:
         host, contents = self._host, self._contents
-        self._queues = [queue for queue in self._queues if not queue.deleted]
-        lsn = host.record(self._envelope, contents, self._queues)
-        self.lsn = host.log.end_lsn if lsn else 0
+        lsn = host.record(self._envelope, contents, queues)
+        if lsn:
+            self.lsn = host.log.end_lsn
         time, count = host.now, len(contents)
-        for queue, run in zip(self._queues, runs, strict=False):
+        for queue, run in zip(queues, runs, strict=False):
             if queue.captured:
                 queue.change()
             run.time = time

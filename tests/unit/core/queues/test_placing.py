@@ -1,14 +1,16 @@
-"""A publish to very many queues is one record, has its places at once, and becomes visible in pieces."""
+"""A publish to very many queues is recorded and becomes visible in pieces."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
 from escrowmq.core.budget import TURN
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues import placing
 from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.queues.queue import Queue
 from tests.unit.core.site import Sink, Site
@@ -53,6 +55,42 @@ def test_each_turn_makes_a_bounded_number_visible(fanout: Fanout) -> None:
     assert seen[-1] == QUEUES
     assert max(after - before for before, after in itertools.pairwise(seen)) <= TURN
     assert len(seen) > 3
+
+
+@pytest.mark.rule("FAIR-1")
+def test_no_record_has_very_many_queues(fanout: Fanout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "RECORDED", 400)
+    recorded: list[int] = []
+    record = fanout.engine.record
+
+    def noted(envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> int:
+        recorded.append(len(queues))
+        return record(envelope, contents, queues)
+
+    monkeypatch.setattr(fanout.engine, "record", noted)
+    (gradual,) = fanout.publish(b"x").placings
+    fanout.finish()
+    assert recorded == [400, 400, 400, 300]
+    assert gradual.done
+    assert gradual.lsn == fanout.site.journal.end_lsn
+    assert fanout.visible == QUEUES
+    fanout.site.sync()
+    assert all(queue.ready == 1 for queue in fanout.site.restart().vhost.queues.values())
+
+
+@pytest.mark.rule("DUR-1")
+def test_a_crash_between_two_records_leaves_the_messages_of_the_first(
+    fanout: Fanout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "RECORDED", 700)
+    fanout.engine.requests.left = 0
+    (gradual,) = fanout.publish(b"x").placings
+    while not gradual.lsn:
+        fanout.engine.turn.end()
+    fanout.site.sync()
+    again = fanout.site.restart()
+    assert sum(queue.ready for queue in again.vhost.queues.values()) == 700
+    assert not gradual.done, "the publisher has no confirm"
 
 
 def test_a_publish_to_fewer_queues_is_visible_at_once() -> None:

@@ -10,7 +10,8 @@ from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 def test_there_are_no_deliveries() -> None:
     nothing = WithoutDeliveries()
-    assert nothing.held() == nothing.held_part(0, 10) == []
+    assert not nothing.held()
+    assert not nothing.held_part(0, 10)
     assert nothing.copy_ahead(0, 10) == (1, 0)
     assert nothing.next_tag == 0
 
