@@ -496,6 +496,21 @@ class RocketmqSection(Section):
     )
 
 
+class HttpSection(Section):
+    """The HTTP interface for operators and monitoring, which a process of its own serves."""
+
+    address: Listen | None = Field(
+        default=None,
+        description="The address for HTTP. It needs `pip install 'escrowmq[http]'`. Without it, there is no interface.",
+    )
+    open_metrics: bool = Field(
+        default=False, description="Whether `/metrics` and `/metrics/detailed` are shown without a login."
+    )
+    connections: int = Field(
+        default=200, ge=1, description="The number of open connections; further requests are answered with 503."
+    )
+
+
 class CompatibilitySection(Section):
     """Concessions to clients that were written for another broker."""
 
@@ -533,5 +548,6 @@ class Config(Section):
     journal: JournalSection = JournalSection()
     security: SecuritySection = SecuritySection()
     rocketmq: RocketmqSection = RocketmqSection()
+    http: HttpSection = HttpSection()
     compatibility: CompatibilitySection = CompatibilitySection()
     log: LogSection = LogSection()

@@ -93,6 +93,16 @@ class BrokerProcess(Protocol):
         """Take a snapshot, with `compact` after a compaction. Return the reason of a failure, or an empty text."""
         ...
 
+    async def log_in(self, address: str, user: str, password: str) -> str:
+        """Check a password that came from `address`. Return the reason of a refusal, or an empty text."""
+        ...
+
+    def counters(self) -> dict[str, Any]:
+        """Return what only the process counts: the host's name, blocked publishers, and the journal's syncs by time,
+        for JSON.
+        """
+        ...
+
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         """Return tag, keys, properties and body of a message, for JSON. Without `whole`, a long body is cut."""
         ...

@@ -7,10 +7,12 @@ from typing import Any
 
 from escrowmq.admin.audit import audited
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.counters import CounterAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
 from escrowmq.admin.links import LinkAdmin
+from escrowmq.admin.logins import LoginAdmin
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
@@ -44,6 +46,8 @@ class AdminService:
             VhostAdmin(process, connections, pieces),
             PermissionAdmin(process, connections, pieces),
             JournalAdmin(process),
+            LoginAdmin(process),
+            CounterAdmin(process, pieces),
             self._transactions,
             self._half,
             ReservationAdmin(process, pieces),
@@ -52,11 +56,14 @@ class AdminService:
             GroupAdmin(process, pieces),
             ProgressAdmin(process, pieces),
         )
-        found: dict[str, Operation] = {"status": self.status}
+        found: dict[str, Operation] = {"status": self.status, "ping": self.ping}
         for part in parts:
             assert found.keys().isdisjoint(part.operations), "two operations have one name"
             found |= part.operations
         self.operations: Mapping[str, Operation] = audited(found)
+
+    async def ping(self) -> None:
+        """Do nothing: the answer says that the broker answers."""
 
     async def status(self) -> dict[str, Any]:
         """Return figures of the broker. Sums over queues, branches and half messages are computed in pieces, and may be

@@ -28,6 +28,7 @@ class InvalidConfiguration(click.ClickException):
 )
 @click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
 @click.option("--rocketmq", is_flag=True, help="Serve clients of RocketMQ too, on the ports of `rocketmq` settings.")
+@click.option("--http", metavar="HOST:PORT", help="Serve the HTTP interface for operators there.")
 @click.option(
     "--config",
     "file",
@@ -38,13 +39,19 @@ class InvalidConfiguration(click.ClickException):
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log messages of this level and above to stderr.")
 def serve(
-    data_dir: Path | None, listen: str | None, file: Path | None, log_level: str | None, *, rocketmq: bool
+    data_dir: Path | None,
+    listen: str | None,
+    file: Path | None,
+    log_level: str | None,
+    http: str | None,
+    *,
+    rocketmq: bool,
 ) -> None:
     """Run the broker in the foreground.
 
     Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. With --rocketmq
-    three more `ready` lines follow: for the name server, the broker and gRPC. On SIGTERM or Ctrl-C the broker closes
-    its connections, syncs the journal and exits with 0.
+    three more `ready` lines follow: for the name server, the broker and gRPC. With --http one more follows, for HTTP.
+    On SIGTERM or Ctrl-C the broker closes its connections, syncs the journal and exits with 0.
 
     Each key of the file can also be an environment variable, such as ESCROWMQ_LOG_FORMAT for `format` in `[log]`. An
     option overrides such a variable, and the variable overrides the file.
@@ -54,13 +61,14 @@ def serve(
       escrowmq serve --data-dir /var/lib/escrowmq --listen 0.0.0.0:5672
       escrowmq serve --config /etc/escrowmq.toml --log-level debug
       escrowmq serve --data-dir /tmp/q --listen 127.0.0.1:0
+      escrowmq serve --data-dir /var/lib/escrowmq --http 127.0.0.1:15672
     """
     gc.disable()  # collecting what is imported would take a fifth of the time, and finds nothing
     try:
         from escrowmq.config import ConfigError
         from escrowmq.config_sources import load
         from escrowmq.journal.errors import JournalError
-        from escrowmq.server.main import run
+        from escrowmq.server.main import MissingExtra, run
     finally:
         gc.enable()
     options: dict[str, object] = {
@@ -68,6 +76,7 @@ def serve(
         "listen.address": listen,
         "log.level": log_level,
         "rocketmq.enabled": rocketmq or None,
+        "http.address": http,
     }
     overrides = {key: value for key, value in options.items() if value is not None}
     read = partial(load, file, overrides, os.environ)
@@ -77,6 +86,8 @@ def serve(
         raise InvalidConfiguration(str(error)) from error
     try:
         run(config, read)
+    except MissingExtra as error:
+        raise InvalidConfiguration(str(error)) from error
     except ConfigError as error:  # TLS files are checked when they are used; no option sets them
         raise InvalidConfiguration(f"{file or 'environment variables'}: {error}") from error
     except JournalError as error:

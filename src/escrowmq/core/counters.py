@@ -24,16 +24,28 @@ class QueueCounters:
     """What happened to the messages of a queue.
 
     `delivered` counts deliveries that a client has to settle, and `auto_settled` those that are settled at once. Both
-    include `redelivered`, messages that had been delivered before. `accepted` counts messages that were acknowledged,
+    include `redelivered`, messages that had been delivered before. `fetched` and `auto_fetched` are those parts of them
+    for which clients have asked one by one. `accepted` counts messages that were acknowledged,
     including the `auto_settled` ones. `requeued` counts deliveries that returned to the queue. `others` counts messages
     that left the queue for any other reason than ACCEPTED. Those of them that had a dead-letter exchange to go to are
     in `dead_lettered`, too, by the same reasons. What arrived is not counted here: positions do that.
     """
 
-    __slots__ = ("accepted", "auto_settled", "dead_lettered", "delivered", "others", "redelivered", "requeued")
+    __slots__ = (
+        "accepted",
+        "auto_fetched",
+        "auto_settled",
+        "dead_lettered",
+        "delivered",
+        "fetched",
+        "others",
+        "redelivered",
+        "requeued",
+    )
 
     def __init__(self) -> None:
         self.accepted = self.auto_settled = self.delivered = self.redelivered = self.requeued = 0
+        self.fetched = self.auto_fetched = 0
         self.others: dict[Outcome, int] = {}
         self.dead_lettered: dict[Outcome, int] = {}
 
@@ -48,6 +60,8 @@ class QueueCounters:
         self.auto_settled += other.auto_settled
         self.delivered += other.delivered
         self.redelivered += other.redelivered
+        self.fetched += other.fetched
+        self.auto_fetched += other.auto_fetched
         self.requeued += other.requeued
         _add(self.others, other.others)
         _add(self.dead_lettered, other.dead_lettered)
@@ -117,15 +131,17 @@ class BrokerCounters:
     """All counters of a broker but those that queues have. `local` and `xa` count branches without and with an xid.
 
     `traffic` is by virtual host and protocol, `past` by virtual host: the sums of its deleted queues. Those of deleted
-    virtual hosts are under an empty name.
+    virtual hosts are under an empty name. `queues_declared` includes declarations of existing queues. `empty_fetches`
+    counts requests for a single message that found none.
     """
 
     def __init__(self) -> None:
         self.local = BranchCounters()
         self.xa = BranchCounters()
         self.half = HalfCounters()
-        self.channels_opened = 0
-        self.consumers_added = 0
+        self.channels_opened = self.consumers_added = 0
+        self.queues_declared = self.queues_created = self.queues_deleted = 0
+        self.empty_fetches = 0
         self.traffic: dict[tuple[str, str], Traffic] = {}
         self.past: dict[str, QueueTotals] = {}
 
@@ -137,7 +153,8 @@ class BrokerCounters:
         return found
 
     def queue_deleted(self, queue: Queue) -> None:
-        """Keep the counters of a queue that is being deleted."""
+        """Count the deletion of a queue, and keep its counters."""
+        self.queues_deleted += 1
         self._past(queue.vhost).add_queue(queue)
 
     def vhost_deleted(self, name: str) -> None:

@@ -312,12 +312,15 @@ class Engine:
                 if self.deliveries is not None:
                     self.deliveries.note(queue, label, entries, settled=auto_settle)
                 if auto_settle:
+                    queue.counters.auto_fetched += len(entries)
                     queue.count_auto_settled(entries)
                     self.settlements.add(queue, entries, _ACCEPTED)
                 else:
+                    queue.counters.fetched += len(entries)
                     queue.note_delivered(entries)
                     self.dirty[queue] = None
                 return entries
+        self.counters.empty_fetches += 1
         return []
 
     def wake(self, consumer: Consumer) -> None:

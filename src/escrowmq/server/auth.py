@@ -267,6 +267,7 @@ def log_verdict(peer: Peer, who: str, verdict: Verdict) -> None:
     """Log a login, or that of `who` was refused."""
     fields = {"peer": peer, "user": verdict.user, "reason": verdict.reason or None}
     if verdict.user is not None:
-        _log.info("user %r logged in from %s", verdict.user, peer, extra={"fields": fields})
+        level = logging.DEBUG if peer.is_request else logging.INFO
+        _log.log(level, "user %r logged in from %s", verdict.user, peer, extra={"fields": fields})
     else:
         _log.warning("login of %s from %s refused: %s", who, peer, verdict.reason, extra={"fields": fields})

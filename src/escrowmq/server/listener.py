@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from escrowmq.config import ListenSection, RocketmqSection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.tls import certificate_user
+from escrowmq.units import Address
 from escrowmq.wire.endpoint import Peer
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def bind_all(section: ListenSection) -> list[Bound]:
     return bound
 
 
+HTTP_SCHEME: Final = "http"
 ROCKETMQ_SCHEMES: Final = ("rocketmq", "rocketmq+broker", "rocketmq+grpc")
 """The schemes of the name server, the broker and the endpoint for gRPC, in URLs of listeners."""
 
@@ -75,6 +77,12 @@ def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
             each.close()
         raise
     return bound
+
+
+def bind_http(address: Address) -> Bound:
+    """Bind the address for HTTP. Raises OSError as `bind` does."""
+    setting = "--http, or http.address in the file of --config"
+    return Bound(HTTP_SCHEME, address.host, bind(address.host, address.port, setting), setting)
 
 
 def bind(host: str, port: int, setting: str = ADDRESS) -> list[socket.socket]:

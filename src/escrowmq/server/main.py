@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Final
 
-from escrowmq.config import Config, LimitsSection
+from escrowmq.config import Config, ConfigError, LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage, check_unlocked
 from escrowmq.server import logs
-from escrowmq.server.listener import Bound, bind_all, bind_rocketmq
+from escrowmq.server.http import missing_modules
+from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
 from escrowmq.server.reloading import Reloading
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
@@ -29,6 +30,10 @@ SWITCH_SECONDS: Final = 0.0005
 """The time after which the journal's writer gets the interpreter while the event loop is busy."""
 
 _log = logging.getLogger("escrowmq.server")
+
+
+class MissingExtra(ConfigError):  # noqa: N818 - named for what happened
+    """A setting needs packages that are not installed."""
 
 
 def run(config: Config, read: Callable[[], Config]) -> None:
@@ -46,11 +51,17 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
     context = server_context(config.tls) if config.listen.tls_address or dual else None
     bound: list[Bound] = []
+    if config.http.address is not None and (missing := missing_modules()):
+        raise MissingExtra(
+            f"http.address (--http): {', '.join(missing)} is not installed: pip install 'escrowmq[http]'"
+        )
     try:
         try:
             bound += bind_all(config.listen)
             if config.rocketmq.enabled:
                 bound += bind_rocketmq(config.rocketmq)
+            if config.http.address is not None:
+                bound.append(bind_http(config.http.address))
         except OSError:
             check_unlocked(config.data_dir)  # the broker that has the data directory probably has the ports, too
             raise

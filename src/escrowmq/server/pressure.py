@@ -34,9 +34,16 @@ class Pressure:
         self._intake = intake
         self._alarms = alarms
         self._publishers: dict[Endpoint, ClientConnection] = {}
+        self.blocked = 0
+        """Connections whose publishers are blocked by an alarm."""
         self._full = False
         self._checked_ms = 0
         turns.after.append(self.watch)
+
+    @property
+    def publishers(self) -> int:
+        """The number of connections that have published."""
+        return len(self._publishers)
 
     def add(self, endpoint: Endpoint, connection: ClientConnection) -> None:
         """Add an endpoint that has begun to publish."""
@@ -47,7 +54,9 @@ class Pressure:
 
     def forget(self, endpoint: Endpoint) -> None:
         """Remove an endpoint whose connection is closed."""
-        self._publishers.pop(endpoint, None)
+        connection = self._publishers.pop(endpoint, None)
+        if connection is not None and connection.blocked_for:
+            self.blocked -= 1
 
     def watch(self) -> None:
         """Check the journal, and every `ALARM_CHECK_MS` memory and disk. Called at the end of each turn."""
@@ -105,6 +114,7 @@ class Pressure:
         if connection is None or connection.blocked_for == reason:
             return
         self._turns.begin()
+        self.blocked += bool(reason) - bool(connection.blocked_for)
         connection.blocked_for = reason
         endpoint.block(reason)
         if not reason:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
+import resource
+import socket
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from escrowmq import __version__
 from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.server.listener import is_loopback
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.readable import readable
 from escrowmq.server.resources import resident_bytes
 from escrowmq.server.runtime import Runtime
+from escrowmq.wire.endpoint import Peer, Verdict
+from escrowmq.wire.sasl import Credentials
 
 T = TypeVar("T")
+_PROC: Final = Path("/proc/self/fd").is_dir()
 
 
 class ServerProcess:
@@ -86,6 +93,34 @@ class ServerProcess:
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._maintenance.snapshot_now(lambda fault: None if done.done() else done.set_result(fault), compact=compact)
         return await done
+
+    async def log_in(self, address: str, user: str, password: str) -> str:
+        """See `BrokerProcess.log_in`."""
+        judged: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+
+        def done(verdict: Verdict) -> None:
+            if not judged.done():
+                judged.set_result(verdict)
+
+        self._turns.begin()
+        peer = Peer(address, 0, is_loopback(address), is_request=True)
+        self._runtime.check_login(peer, Credentials("PLAIN", user, password), done)
+        verdict = await judged
+        return "" if verdict.user is not None else verdict.reason
+
+    def counters(self) -> dict[str, Any]:
+        """See `BrokerProcess.counters`."""
+        stats = self._turns.journal.stats
+        return {
+            "host": socket.gethostname(),
+            "identity": hashlib.blake2b(self._turns.journal.identity, digest_size=16, person=b"metrics").hexdigest(),
+            "blocked_publishers": self._runtime.blocked_publishers,
+            "publishers": self._runtime.publishers,
+            "open_descriptors": len(os.listdir("/proc/self/fd")) if _PROC else 0,  # noqa: PTH208 - names are enough
+            "most_descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "sync_us_total": stats.sync_us_total,
+            "sync_us_buckets": stats.sync_us_buckets,
+        }
 
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         """See `BrokerProcess.readable`."""

@@ -27,7 +27,7 @@ from escrowmq.server.relief import Relief
 from escrowmq.server.resources import Alarms, give_back_memory
 from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
-from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Verdict
+from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.keys import HASHES
@@ -233,6 +233,22 @@ class Runtime:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""
         connection = self._by_endpoint[endpoint]
         _log.debug("user %r on %s sent a new secret", connection.user, connection.peer)
+
+    # -- called by the admin service
+
+    @property
+    def blocked_publishers(self) -> int:
+        """Connections whose publishers are blocked by an alarm."""
+        return self._pressure.blocked
+
+    @property
+    def publishers(self) -> int:
+        """Connections that have published."""
+        return self._pressure.publishers
+
+    def check_login(self, peer: Peer, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
+        """Call `done` with the verdict on a login that belongs to no connection."""
+        self._authenticator.authenticate(peer, credentials, done)
 
     # -- called by connections
 

@@ -26,7 +26,8 @@ from escrowmq.server import listener
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
-from escrowmq.server.listener import ROCKETMQ_SCHEMES, Bound, port_of
+from escrowmq.server.http import HttpProcess
+from escrowmq.server.listener import HTTP_SCHEME, ROCKETMQ_SCHEMES, Bound, port_of
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
@@ -56,12 +57,17 @@ class Server:
     """A broker with its listeners. It is created and used on the event loop."""
 
     def __init__(
-        self, config: Config, storage: FileStorage, journal: Journal, broker: Broker, bound: Sequence[Bound]
+        self,
+        config: Config,
+        storage: FileStorage,
+        journal: Journal,
+        broker: Broker,
+        bound: Sequence[Bound],
     ) -> None:
-        """`bound` are the addresses to listen on."""
+        """`bound` are the addresses to listen on, also that of the HTTP process."""
         loop = asyncio.get_running_loop()
         self._config = config
-        self._bound = bound
+        self._bound = [each for each in bound if each.scheme != HTTP_SCHEME]
         self._journal = journal
         self._password_threads = ThreadPoolExecutor(2, thread_name_prefix="password")
         self._passwords = Passwords(config.security.mechanisms, config.security.scram_iterations)
@@ -111,6 +117,8 @@ class Server:
         self._supervisor = Supervisor.of(os.environ)
         self._admin = AdminServer(AdminService(self._process).operations)
         self._listeners: list[asyncio.Server | TlsListener] = []
+        self._http_bound = next((each for each in bound if each.scheme == HTTP_SCHEME), None)
+        self._http: HttpProcess | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -137,6 +145,11 @@ class Server:
         _tune_collector()
         for each in self._bound:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
+        if self._http_bound is not None:
+            config = self._config
+            self._http = HttpProcess(config.http, config.data_dir, config.log.level, self._http_bound.sockets)
+            self._http.start()
+            sys.stdout.write(f"ready {self._http_bound.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
         self._supervisor.ready(", ".join(each.url for each in self._bound))
         await self._stop.wait()
@@ -192,6 +205,8 @@ class Server:
         """Accept no more clients, close connections, sync the journal, and take a snapshot for the next start."""
         for server in self._listeners:
             server.close()
+        if self._http is not None:
+            await self._http.stop()
         self._runtime.shut("broker forced connection closure with reason 'shutdown'")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):

@@ -21,7 +21,8 @@ class Peer:
     """The other end of a connection.
 
     `certificate_user` is the name in a verified TLS client certificate (SASL EXTERNAL), or None without one.
-    `local_host` is the broker's own numeric address on this connection.
+    `local_host` is the broker's own numeric address on this connection. `is_request` is true for a single request of
+    HTTP, whose logins are not worth a line in the log.
     """
 
     host: str
@@ -30,6 +31,7 @@ class Peer:
     tls: bool = False
     certificate_user: str | None = None
     local_host: str = ""
+    is_request: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

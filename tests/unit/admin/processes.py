@@ -77,6 +77,12 @@ class FakeProcess:
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         return readable(envelope, content, whole=whole)
 
+    async def log_in(self, address: str, user: str, password: str) -> str:
+        return "" if password == f"password of {user}" else f"refused from {address}"
+
+    def counters(self) -> dict[str, Any]:
+        return {"host": "h", "blocked_publishers": 0}
+
     def figures(self) -> dict[str, Any]:
         return {"pid": 1}
 

@@ -329,6 +329,7 @@ class Directory:
         """
         existing = vhost.queues.get(name)
         if existing is not None:
+            self._engine.counters.queues_declared += 1
             existing.check_access(session)
             check_queue_equivalent(vhost.name, name, existing, declaration)
             existing.lifetime.touch()
@@ -341,6 +342,8 @@ class Directory:
         queue = self._make_queue(vhost, name, self._next_queue, declaration, session if declaration.exclusive else None)
         self._next_queue += 1
         vhost.add_queue(queue)
+        self._engine.counters.queues_declared += 1
+        self._engine.counters.queues_created += 1
         if declaration.exclusive:
             session.exclusive[queue] = None
         if queue.durable:

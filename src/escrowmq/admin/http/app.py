@@ -1,0 +1,107 @@
+"""The routes of the HTTP process. Each one but `/health` needs a login, unless metrics are configured to be open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.logins import NotAuthorised, Operator, login_of, monitor
+from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_log = logging.getLogger("escrowmq.http")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class HttpInterface:
+    """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login."""
+
+    def __init__(self, broker: AskedBroker, *, open_metrics: bool = False) -> None:
+        self._broker = broker
+        self._open_metrics = open_metrics
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        return Starlette(
+            routes=[
+                Route("/health", self.health),
+                Route("/metrics", self.metrics),
+                Route("/metrics/detailed", self.metrics_detailed),
+                Route("/api/whoami", self.whoami),
+            ],
+            exception_handlers={
+                NotAuthorised: _not_authorised,
+                BrokerUnavailable: _unavailable,
+                BrokerRefused: _refused,
+                HTTPException: _fault,
+            },
+        )
+
+    async def health(self, request: Request) -> Response:
+        """Say whether the broker answers, and nothing else."""
+        del request
+        await self._broker.ask("ping")
+        return JSONResponse({"status": "ok"})
+
+    async def whoami(self, request: Request) -> Response:
+        """Return the user's name and tags. A user without tags is refused, as in RabbitMQ."""
+        login = await login_of(request, self._broker)
+        if not login.tags:
+            raise NotAuthorised("Not management user")
+        return JSONResponse({"name": login.user, "tags": list(login.tags)})
+
+    async def metrics(self, request: Request) -> Response:
+        """Return the sums for the whole broker."""
+        await self._may_see_metrics(request)
+        status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
+        return Response(exposition(overview(status, totals)), media_type=TEXT)
+
+    async def metrics_detailed(self, request: Request) -> Response:
+        """Return metrics of each queue: those of the families in the query, of the virtual hosts in the query."""
+        await self._may_see_metrics(request)
+        families = list(dict.fromkeys(request.query_params.getlist("family")))
+        unknown = [family for family in families if family not in FAMILIES]
+        if unknown:
+            raise HTTPException(400, f"unknown family {unknown[0]!r}; known ones: {', '.join(sorted(FAMILIES))}")
+        status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
+        rows = []
+        if families:
+            rows = await self._broker.ask("counter.queues", vhosts=request.query_params.getlist("vhost"))
+        return Response(exposition([*identity(status, totals), *detailed(rows, families)]), media_type=TEXT)
+
+    async def _may_see_metrics(self, request: Request) -> Operator | None:
+        return None if self._open_metrics else await monitor(request, self._broker)
+
+
+async def _not_authorised(request: Request, error: Exception) -> Response:
+    del request
+    body = {"error": "not_authorized", "reason": str(error)}
+    return JSONResponse(body, 401, {"WWW-Authenticate": 'Basic realm="EscrowMQ"'})
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    _log.warning("%s: %s", request.url.path, error)
+    return JSONResponse({"error": "unavailable", "reason": "the broker does not answer"}, 503)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    del request
+    assert isinstance(error, HTTPException)
+    names: dict[int, Any] = {404: "Object Not Found", 405: "Method Not Allowed", 400: "bad_request"}
+    return JSONResponse(
+        {"error": names.get(error.status_code, "error"), "reason": error.detail}, error.status_code, error.headers
+    )

@@ -1,0 +1,62 @@
+"""The broker as the HTTP process sees it: operations of the admin service, asked over the admin socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from escrowmq.admin.socket import path
+
+LONGEST_ANSWER: Final = 256 << 20
+"""The maximum length of an answer in bytes. The row of a queue has about 500."""
+TIMEOUT_SECONDS: Final = 60.0
+
+
+class BrokerUnavailable(Exception):  # noqa: N818 - named for what happened
+    """The broker cannot be reached. The text is for the operator."""
+
+
+class BrokerRefused(Exception):  # noqa: N818 - named for what happened
+    """The broker refused an operation. The text is for the operator."""
+
+
+class AskedBroker(Protocol):
+    """A broker whose operations can be asked for."""
+
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        """Return the result of an operation (see `admin.service`). Raises BrokerUnavailable, BrokerRefused."""
+        ...
+
+
+class RemoteBroker:
+    """Asks the broker that serves `data_dir`. Each operation has a connection of its own."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        """See `AskedBroker.ask`."""
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                line = await self._exchange(json.dumps({"command": command, "arguments": arguments}).encode() + b"\n")
+        except TimeoutError as error:
+            raise BrokerUnavailable(f"the broker did not answer within {TIMEOUT_SECONDS:g} s") from error
+        except (OSError, ValueError) as error:
+            raise BrokerUnavailable(f"the broker on {self._data_dir} cannot be reached: {error}") from error
+        if not line.endswith(b"\n"):
+            raise BrokerUnavailable("the broker closed the connection before its answer was complete")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise BrokerRefused(str(answer["error"]))
+        return answer["result"]
+
+    async def _exchange(self, request: bytes) -> bytes:
+        with path.address(self._data_dir) as address:
+            reader, writer = await asyncio.open_unix_connection(address, limit=LONGEST_ANSWER)
+        try:
+            writer.write(request)
+            return await reader.readline()
+        finally:
+            writer.close()

@@ -1,0 +1,26 @@
+"""The login of an operator over another interface than the admin socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from escrowmq.admin.operation import Operation, Row
+from escrowmq.admin.ports import BrokerProcess
+
+
+class LoginAdmin:
+    """The operations by name are in `operations`."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self.operations: Mapping[str, Operation] = {"user.login": self.log_in}
+
+    async def log_in(self, address: str, user: str, password: str) -> Row:
+        """Check a password that came from `address`, a numeric host. Return the user with its tags; `user` is None, and
+        `reason` says why, if it is refused. After wrong passwords the answer takes longer, as for clients of AMQP.
+        """
+        reason = await self._process.log_in(address, user, password)
+        found = self._process.broker.access.users.get(user) if not reason else None
+        if found is None:
+            return {"user": None, "tags": [], "reason": reason}
+        return {"user": found.name, "tags": list(found.tags), "reason": ""}

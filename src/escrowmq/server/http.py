@@ -1,0 +1,96 @@
+"""The HTTP process beside the broker: it is started with the broker, again if it fails, and ends with it.
+
+It has an interpreter of its own, so that requests take no time of the broker's event loop but that of the operations
+that they need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from escrowmq.config import HttpSection
+
+NEEDED: Final = ("prometheus_client", "starlette", "uvicorn")
+"""The modules that the extra `http` installs."""
+_FIRST_WAIT: Final = 1.0
+_LONGEST_WAIT: Final = 60.0
+_STOP_SECONDS: Final = 5.0
+
+_log = logging.getLogger("escrowmq.http")
+
+
+def missing_modules() -> list[str]:
+    """Return the modules that the HTTP process needs and that are not installed."""
+    return [name for name in NEEDED if not _installed(name)]
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ValueError:  # a module that is hidden from this process
+        return False
+
+
+class HttpProcess:
+    """Runs the HTTP process on listening sockets that the broker has bound."""
+
+    def __init__(self, section: HttpSection, data_dir: Path, level: str, sockets: Sequence[socket.socket]) -> None:
+        self._sockets = sockets
+        self._options = {
+            "data_dir": str(data_dir),
+            "level": level,
+            "open_metrics": section.open_metrics,
+            "connections": section.connections,
+            "sockets": [sock.fileno() for sock in sockets],
+        }
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process, and keep it running until `stop`."""
+        for sock in self._sockets:
+            sock.listen()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the process."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()  # that is how it learns it, also if the broker is killed
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _run(self) -> None:
+        wait = _FIRST_WAIT
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "escrowmq.admin.http", json.dumps(self._options)),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=[sock.fileno() for sock in self._sockets],
+            )
+            code = await self._process.wait()
+            wait = _FIRST_WAIT if loop.time() - started > _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
+            _log.error("the HTTP process ended with status %d; it starts again in %g s", code, wait)
+            await asyncio.sleep(wait)

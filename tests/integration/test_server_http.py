@@ -1,0 +1,136 @@
+"""The HTTP process beside a real broker."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pika
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.ports import reserve_port
+
+
+class Owner:
+    """Holds a reserved port for as long as it lives."""
+
+
+class HttpBroker(NamedTuple):
+    """A broker, and the port of its HTTP process."""
+
+    broker: BrokerProcess
+    port: int
+
+    def get(self, path: str, user: str = "guest:guest") -> tuple[int, bytes]:
+        """Return the status and the body of an answer; without `user`, ask without a login."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()} if user else {}
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def answers(self) -> bool:
+        try:
+            return self.get("/health", "")[0] == 200
+        except OSError:
+            return False
+
+    @property
+    def process(self) -> psutil.Process:
+        """The HTTP process."""
+        (found,) = psutil.Process(self.broker.pid).children()
+        return found
+
+
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[HttpBroker]:
+    """Start a broker with its HTTP process."""
+    owner = Owner()
+    port = reserve_port(owner)
+    with running_broker(folder, "--http", f"127.0.0.1:{port}") as broker:
+        found = HttpBroker(broker, port)
+        wait_until(found.answers)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpBroker]:
+    with started(tmp_path_factory.mktemp("http")) as found:
+        yield found
+
+
+def connect(site: HttpBroker) -> Any:
+    return pika.BlockingConnection(pika.URLParameters(site.broker.url))
+
+
+def test_a_scrape_shows_what_clients_did(site: HttpBroker) -> None:
+    with connect(site) as connection:
+        channel = connection.channel()
+        channel.queue_declare("scraped", durable=True)
+        channel.confirm_delivery()
+        for _ in range(3):
+            channel.basic_publish("", "scraped", b"x", pika.BasicProperties(delivery_mode=2))
+        channel.basic_get("scraped", auto_ack=True)
+        status, body = site.get("/metrics")
+        samples = {
+            (sample.name, *sorted(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples
+        }
+        assert status == 200
+        assert samples["rabbitmq_global_messages_confirmed_total", "amqp091"] == 3
+        assert samples["rabbitmq_global_messages_delivered_get_auto_ack_total",] == 1
+        assert samples["rabbitmq_connections",] == 1
+        assert samples["escrowmq_journal_sync_seconds_count",] > 0
+    status, body = site.get("/metrics/detailed?family=queue_coarse_metrics&vhost=%2F")
+    assert b'rabbitmq_detailed_queue_messages{queue="scraped",vhost="/"} 2.0' in body
+
+
+def test_a_login_is_checked_by_the_broker_and_a_refusal_is_logged(site: HttpBroker) -> None:
+    assert json.loads(site.get("/api/whoami")[1])["name"] == "guest"
+    assert site.get("/api/whoami", "guest:wrong")[0] == 401
+    assert site.get("/api/whoami", "nobody:x")[0] == 401
+    log = site.broker.log()
+    assert "login of user 'guest' from 127.0.0.1:0 refused" in log
+    assert "login of user 'nobody' from 127.0.0.1:0 refused" in log
+    assert site.get("/api/whoami", "")[0] == 401
+
+
+def test_an_http_process_that_is_killed_starts_again(site: HttpBroker) -> None:
+    before = site.process
+    before.kill()
+    wait_until(lambda: not before.is_running() and site.answers())
+    assert site.process.pid != before.pid
+    assert "the HTTP process ended with status -9" in site.broker.log()
+
+
+def test_the_http_process_ends_with_a_broker_that_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path) as found:
+        process = found.process
+        os.kill(found.broker.pid, signal.SIGKILL)
+        found.broker.wait()
+        wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_missing_extra_is_one_clear_line(tmp_path: Path) -> None:
+    hiding = "import sys; sys.modules['uvicorn'] = None; from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = ["serve", "--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    done = subprocess.run([sys.executable, "-c", hiding, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == ("escrowmq: http.address (--http): uvicorn is not installed: pip install 'escrowmq[http]'\n")
+    assert not (tmp_path / "d").exists()

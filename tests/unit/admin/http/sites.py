@@ -1,0 +1,133 @@
+"""The HTTP interface over a simulated broker, asked without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from escrowmq.admin.http.app import HttpInterface
+from escrowmq.admin.http.broker import BrokerRefused, BrokerUnavailable
+from escrowmq.admin.operation import Listing, OperationRefused
+from escrowmq.admin.service import AdminService
+from escrowmq.core.conditions import BrokerError
+from tests.harness.server import SimServer
+from tests.unit.admin.processes import FakeProcess
+from tests.unit.wire.amqp091.clients import server
+
+
+class Answer(NamedTuple):
+    """The answer to a request."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class FigureProcess(FakeProcess):
+    """A process with all the figures that metrics show."""
+
+    def figures(self) -> dict[str, Any]:
+        journal = dict.fromkeys(
+            ("batches", "records", "bytes", "snapshots", "segments", "segments_deleted", "disk_bytes"), 7
+        )
+        return {
+            "version": "1.2.3",
+            "uptime_seconds": 5.5,
+            "turns": 9,
+            "clock_behind_seconds": 0.0,
+            "connections": 2,
+            "connections_accepted": 5,
+            "alarms": ["disk"],
+            "unavailable_queues": 0,
+            "memory": {"resident_bytes": 1000, "limit_bytes": 2000},
+            "disk": {"free_bytes": 3000, "limit_bytes": 4000},
+            "journal": journal | {"unwritten_bytes": 11},
+        }
+
+    def counters(self) -> dict[str, Any]:
+        return {
+            "host": "h",
+            "identity": "0123",
+            "blocked_publishers": 1,
+            "publishers": 2,
+            "open_descriptors": 30,
+            "most_descriptors": 1024,
+            "sync_us_total": 3_000_000,
+            "sync_us_buckets": [0, 1, 2, 3],
+        }
+
+
+class LocalBroker:
+    """Asks the operations of a broker in this process; like the real one, it passes everything through JSON."""
+
+    def __init__(self, made: SimServer) -> None:
+        self.process = FigureProcess(made)
+        self._operations = AdminService(self.process).operations
+        self.gone = False
+
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        """See `RemoteBroker.ask`."""
+        if self.gone:
+            raise BrokerUnavailable("gone")
+        try:
+            result = await self._operations[command](**json.loads(json.dumps(arguments)))
+        except (OperationRefused, BrokerError) as error:
+            raise BrokerRefused(str(error)) from error
+        return json.loads(json.dumps(await result.rows() if isinstance(result, Listing) else result, default=str))
+
+
+class HttpSite:
+    """A broker, and its HTTP interface. The password of user `u` is `password of u`."""
+
+    def __init__(self, made: SimServer | None = None, *, open_metrics: bool = False) -> None:
+        self.server = made or server()
+        self.broker = LocalBroker(self.server)
+        self.app = HttpInterface(self.broker, open_metrics=open_metrics).app()
+        self.server.broker.access.set_tags("guest", ("administrator",))
+
+    def get(self, target: str, user: str | None = "guest", *, password: str | None = None) -> Answer:
+        """Ask as `user`, or without a login."""
+        headers = {}
+        if user is not None:
+            secret = f"password of {user}" if password is None else password
+            headers["authorization"] = "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()
+        return self.request("GET", target, headers)
+
+    def request(self, method: str, target: str, headers: dict[str, str] | None = None) -> Answer:
+        """Send a request."""
+        return asyncio.run(self._request(method, target, headers or {}))
+
+    async def _request(self, method: str, target: str, headers: dict[str, str]) -> Answer:
+        parts = urlsplit(target)
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": parts.path,
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        await self.app(scope, receive, send)
+        body = b"".join(message.get("body", b"") for message in sent[1:])
+        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], found, body)

@@ -1,0 +1,21 @@
+"""The login of an operator."""
+
+from __future__ import annotations
+
+from escrowmq.admin.service import AdminService
+from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.wire.amqp091.clients import pair
+
+
+def test_a_login_returns_the_user_with_its_tags() -> None:
+    server, _ = pair()
+    server.broker.access.set_tags("guest", ("monitoring",))
+    operations = AdminService(FakeProcess(server)).operations
+    found = perform(operations, "user.login", address="::1", user="guest", password="password of guest")
+    assert found == {"user": "guest", "tags": ["monitoring"], "reason": ""}
+
+
+def test_a_refused_login_returns_the_reason() -> None:
+    operations = AdminService(FakeProcess(pair()[0])).operations
+    found = perform(operations, "user.login", address="::1", user="guest", password="wrong")
+    assert found == {"user": None, "tags": [], "reason": "refused from ::1"}
