@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from itertools import product
+from typing import ClassVar
 
 from bench.amqp10 import LOADS10
 from bench.audits import measured as audited
@@ -22,6 +24,8 @@ from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
 from bench.rocketmq import ROCKETMQ_RATES
 from bench.scenario import Figure, Scenario, Settings
 from bench.spark_link import measured
+from bench.spark_rows import COLUMNS, PATHS, ROWS
+from bench.spark_rows import measured as paces
 from bench.stalls import STALLS
 
 
@@ -53,6 +57,46 @@ class SparkLink(Scenario):
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             raise MeasureError(f"spark: {error}") from error
         return Measurement({f"spark.{name}": value for name, value in found.items()})
+
+
+class SparkRows(Scenario):
+    """Streaming queries over uniform and varied messages, with the body alone and all columns, and their CPU time."""
+
+    fresh = True
+    peers = ()
+    alternations = 1
+    _TARGETS: ClassVar[dict[str, float]] = {
+        "uniform-all-through": 150_000,
+        "varied-body-read": 350_000,
+        "varied-all-read": 200_000,
+        "varied-all-through": 100_000,
+    }
+    _BROKER_US: ClassVar[dict[str, float]] = {"read": 2, "through": 4}
+
+    def __init__(self) -> None:
+        figures: list[Figure] = []
+        for rows, columns, path in product(ROWS, COLUMNS, PATHS):
+            name = f"{rows}-{columns}-{path}"
+            way = "queue → Spark" if path == "read" else "queue → Spark → queue"
+            what = "body alone" if columns == "body" else "all columns"
+            title = f"Spark local[2], 90 B, {rows} rows, {what}: {way}"
+            figures.append(Figure(f"spark-rows.{name}", title, "messages/s", at_least=self._TARGETS.get(name)))
+            figures.append(Figure(f"spark-rows.{name}.spark", "— CPU of Spark for each row", "µs"))
+            below = self._BROKER_US[path]
+            figures.append(Figure(f"spark-rows.{name}.broker", "— CPU of the broker for each row", "µs", below=below))
+        super().__init__("spark-rows", tuple(figures))
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        try:
+            found = paces(broker.url, broker.pids(), int(1_000_000 * max(settings.scale, 0.4)))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            raise MeasureError(f"spark-rows: {error}") from error
+        figures: dict[str, float] = {}
+        for name, pace in found.items():
+            figures[f"spark-rows.{name}"] = pace.rate
+            figures[f"spark-rows.{name}.spark"] = pace.spark_us
+            figures[f"spark-rows.{name}.broker"] = pace.broker_us
+        return Measurement(figures)
 
 
 class JournalAudit(Scenario):
@@ -130,6 +174,7 @@ SCENARIOS: dict[str, Scenario] = {
         LongBacklog(),
         HalfPending(),
         SparkLink(),
+        SparkRows(),
         PriorityBacklog(),
         DeadLetters(),
         *STALLS,

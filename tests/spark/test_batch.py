@@ -48,7 +48,7 @@ def test_messages_are_reserved_and_settled_when_the_job_is_done(desk: Desk) -> N
 
     def job(*, fail: bool = False) -> list[int]:
         with escrowmq.spark.held(desk.spark, **options) as rows:
-            assert rows.rdd.getNumPartitions() == 3
+            assert rows.rdd.getNumPartitions() == 4
             found = sorted(int(row.body) for row in rows.selectExpr("string(body) body").collect())
             assert rows.count() == len(found)
             if fail:

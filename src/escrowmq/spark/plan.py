@@ -50,7 +50,9 @@ class Part(InputPartition):
 def cut(spans: Sequence[Span], most: int, wanted: int | None) -> list[Span]:
     """Divide ranges into pieces of at most `most` messages, in order.
 
-    If `wanted` is given, the result has at least that many pieces, as far as there are enough messages.
+    If `wanted` is given, the result has at least that many pieces, as far as there are enough messages. The number of
+    pieces of a range is a power of two, so that the cores of a machine get equally many: of five pieces, one of two
+    cores would get three.
     """
     total = sum(span.end - span.first for span in spans)
     pieces: list[Span] = []
@@ -58,7 +60,7 @@ def cut(spans: Sequence[Span], most: int, wanted: int | None) -> list[Span]:
         count = span.end - span.first
         if count <= 0:
             continue
-        number = -(-count // most)
+        number = min(1 << (-(-count // most) - 1).bit_length(), count)
         if wanted is not None:
             number = max(number, min(-(-wanted * count // total), count))
         edges = [span.first + count * i // number for i in range(number + 1)]

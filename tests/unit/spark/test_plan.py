@@ -34,11 +34,16 @@ def test_pieces_add_up_to_the_ranges(some: list[Span], most: int, wanted: int | 
 
 @pytest.mark.parametrize(
     ("most", "wanted", "edges"),
-    [(100, None, [1, 11]), (4, None, [1, 4, 7, 11]), (100, 2, [1, 6, 11]), (100, 50, list(range(1, 12)))],
+    [(100, None, [1, 11]), (4, None, [1, 3, 6, 8, 11]), (100, 2, [1, 6, 11]), (100, 50, list(range(1, 12)))],
 )
 def test_pieces_have_equal_sizes(most: int, wanted: int | None, edges: list[int]) -> None:
     pieces = cut([Span("q", "classic", 1, 11)], most, wanted)
     assert [piece.first for piece in pieces] == edges[:-1]
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(100, 1), (101, 2), (250, 4), (500, 8), (800, 8), (801, 16)])
+def test_the_pieces_of_a_range_are_a_power_of_two(count: int, pieces: int) -> None:
+    assert len(cut([Span("q", "classic", 1, 1 + count)], 100, None)) == pieces
 
 
 def test_only_the_first_piece_may_begin_with_a_gap() -> None:
