@@ -1,14 +1,15 @@
 """Decodes header blocks (HPACK, RFC 7541), fast for the blocks that clients of gRPC send.
 
 Such a block has a dozen fields. Most are entries of the table, which cost an index; the others are literals, which cost
-a slice. Codes of Huffman are left to the library hpack.
+a slice. Codes of Huffman are left to the library hpack. If a client leaves the table as it is, its blocks begin with
+the same octets, and the fields there are decoded once.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpack.exceptions import HPACKDecodingError
 from hpack.huffman_table import decode_huffman
@@ -23,6 +24,10 @@ ENTRY_BYTES: Final = 32
 _STATIC: Final = tuple((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)
 _FIRST_DYNAMIC: Final = len(_STATIC) + 1
 _MOST_SHIFT: Final = 28
+_KIND: Final = 64
+"""The first octets of a block, which often have the path. Blocks that differ there have little in common."""
+_MOST_KINDS: Final = 16
+_LONGEST_KEPT: Final = 1024
 _CACHED: Final = 1024
 _CACHED_BYTES: Final = 128
 
@@ -35,10 +40,18 @@ class HeaderListTooLarge(ValueError):  # noqa: N818 - named after the fault
     """A header list is longer than the limit."""
 
 
+class _Start(NamedTuple):
+    """What several blocks begin with, the fields there, and how many octets their lists may have beyond these."""
+
+    octets: bytes
+    fields: tuple[Field, ...]
+    left: int
+
+
 class HeaderDecoder:
     """The decoding side of one connection, with its dynamic table. After an error it cannot be used any more."""
 
-    __slots__ = ("_entries", "_limit", "_most", "_size")
+    __slots__ = ("_entries", "_latest", "_limit", "_most", "_size", "_starts")
 
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` bounds a decoded list, in which each field costs `ENTRY_BYTES` more than its octets."""
@@ -46,11 +59,49 @@ class HeaderDecoder:
         self._entries: deque[Field] = deque()
         self._size = 0
         self._most = TABLE_BYTES
+        # By their first octets, since the table changed: the latest block, and what it has in common with others.
+        self._latest: dict[bytes, bytes] = {}
+        self._starts: dict[bytes, _Start] = {}
 
     def decode(self, block: bytes) -> list[Field]:
         """Return the fields of a block. Raises HeaderBlockError, or HeaderListTooLarge."""
-        found: list[Field] = []
-        at, end, left = 0, len(block), self._limit
+        kind = block[:_KIND]
+        start = self._starts.get(kind)
+        if start is not None:
+            if block.startswith(start.octets):
+                return self._decode(block, len(start.octets), start.left, list(start.fields))
+            del self._starts[kind]
+        found = self._decode(block, 0, self._limit, [])
+        if len(block) <= _LONGEST_KEPT:
+            self._learn(kind, block)
+        return found
+
+    def _learn(self, kind: bytes, block: bytes) -> None:
+        """Keep the fields that this block has in common with the one of its kind before it."""
+        latest = self._latest.get(kind)
+        if latest is None and len(self._latest) >= _MOST_KINDS:
+            return
+        self._latest[kind] = block
+        if latest is None:
+            return
+        shorter = min(len(latest), len(block))
+        common, end = next((i for i in range(shorter) if latest[i] != block[i]), shorter), 0
+        while end < common and (behind := _behind(block, end)) <= common:
+            end = behind
+        if end:
+            fields = self._decode(block[:end], 0, self._limit, [])
+            left = self._limit - sum([len(name) + len(value) + ENTRY_BYTES for name, value in fields])
+            self._starts[kind] = _Start(block[:end], tuple(fields), left)
+
+    def _changed(self) -> None:
+        """The table has changed, so that indexes have other meanings."""
+        if self._latest:
+            self._latest.clear()
+            self._starts.clear()
+
+    def _decode(self, block: bytes, at: int, left: int, found: list[Field]) -> list[Field]:
+        """Add the fields of a block from `at` on to those before. Their list may have `left` further octets."""
+        end = len(block)
         try:
             while at < end:
                 octet = block[at]
@@ -94,6 +145,7 @@ class HeaderDecoder:
         return self._entries[index - _FIRST_DYNAMIC]
 
     def _add(self, field: Field) -> None:
+        self._changed()
         self._entries.appendleft(field)
         self._size += len(field[0]) + len(field[1]) + ENTRY_BYTES
         if self._size > self._most:
@@ -109,9 +161,29 @@ class HeaderDecoder:
             size, at = _integer(block, at, 0x1F)
         if size > TABLE_BYTES:
             raise HeaderBlockError(f"a table of {size} octets, beyond the limit")
+        self._changed()
         self._most = size
         self._evict()
         return at
+
+
+def _behind(block: bytes, at: int) -> int:
+    """Return where the field at `at` ends. It does not change the table, and the block was decoded before."""
+    octet = block[at]
+    at += 1
+    mask = 0x7F if octet & 0x80 else 0x0F
+    index = octet & mask
+    if index == mask:
+        index, at = _integer(block, at, mask)
+    if octet & 0x80:
+        return at
+    for _ in range(1 if index else 2):
+        length = block[at] & 0x7F
+        at += 1
+        if length == 0x7F:
+            length, at = _integer(block, at, 0x7F)
+        at += length
+    return at
 
 
 def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:

@@ -88,3 +88,45 @@ def test_indexed_fields_count_each_time() -> None:
     decoder.decode(LITERAL)
     with pytest.raises(HeaderListTooLarge):
         decoder.decode(b"\xbe" * 3)
+
+
+HEADS = st.lists(
+    st.sampled_from((b"\x82", b"\x86", b"\x04\x01/", b"\x00\x01n\x01v", b"\x0f\x30\x01v", b"\xbe")), max_size=8
+)
+CHANGES = st.sampled_from((b"", b"", b"", LITERAL, b"\x40\x01c\x01d", b"\x20", b"\x3f\xe1\x1f"))
+TAILS = st.sampled_from((b"\x00\x01x\x01y", b"\x00\x01x\x02yz", b"\x82", b""))
+
+
+@given(HEADS, st.lists(st.tuples(CHANGES, st.integers(0, 8), TAILS), max_size=12))
+def test_blocks_that_begin_alike_are_read_as_the_library_reads_them(
+    head: list[bytes], blocks: list[tuple[bytes, int, bytes]]
+) -> None:
+    library, ours = Decoder(1 << 20), HeaderDecoder(1 << 20)
+    for change, kept, tail in blocks:
+        size = change if change[:1] in (b"\x20", b"\x3f") else b""
+        block = size + b"".join(head[:kept]) + (b"" if size else change) + tail
+        try:
+            expected = [tuple(each) for each in library.decode(block, raw=True)]
+        except HPACKError:
+            with pytest.raises(HeaderBlockError):
+                ours.decode(block)
+            return
+        assert ours.decode(block) == expected
+
+
+def test_the_limit_counts_the_fields_with_which_blocks_begin() -> None:
+    block, longer = b"\x00\x01a" + b"\x40" + bytes(64), b"\x00\x01b\x01c"
+    decoder = HeaderDecoder(64 + 33 + 20)
+    for _ in range(3):
+        assert decoder.decode(block) == [(b"a", bytes(64))]
+    with pytest.raises(HeaderListTooLarge):
+        decoder.decode(block + longer)
+
+
+def test_a_change_of_the_table_changes_what_blocks_that_begin_alike_mean() -> None:
+    decoder = HeaderDecoder(1 << 20)
+    decoder.decode(LITERAL)
+    for tail in (b"\x82", b"\x84", b"\x86"):
+        assert decoder.decode(b"\xbe" + tail)[0] == (b"a", b"b")
+    decoder.decode(b"\x40\x01c\x01d")
+    assert decoder.decode(b"\xbe\x82")[0] == (b"c", b"d")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.wire.rocketmq import properties as names
@@ -121,14 +122,17 @@ def check_id(ident: str) -> None:
 def _application_properties(given: Mapping[str, str]) -> dict[str, str]:
     if len(given) > MOST_PROPERTIES:
         raise RocketmqRefusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(given)} properties; at most {MOST_PROPERTIES}")
-    for name, value in given.items():
+    found = dict(given)
+    if names.SYSTEM.isdisjoint(found) and "" not in found and not _SEPARATOR.search("".join(chain(*found.items()))):
+        return found
+    for name, value in found.items():
         if name in names.SYSTEM or not name:
             raise RocketmqRefusal(
                 Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property name {name!r} is RocketMQ's own or empty"
             )
         if _SEPARATOR.search(name + value):
             raise RocketmqRefusal(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the property {name!r} has control characters")
-    return dict(given)
+    return found
 
 
 def _clean(text: str, what: str, code: Code) -> str:
