@@ -94,6 +94,9 @@ ROCKETMQ_RATES: tuple[Scenario, ...] = (
             RocketmqLoad("tx64", "half, commit, delivered; 64 in flight", 8, (*_TRANSACTION, *_MANY)),
             RocketmqLoad("send64", "sends, 64 in flight", 4, ("--confirms", *_MANY)),
             RocketmqLoad("batch32", "sends of 32, one at a time", 4, ("--confirms", "--batch", "32", "--window", "32")),
+            RocketmqLoad(
+                "batch32-4", "sends of 32, 4 in flight", 4, ("--confirms", "--batch", "32", "--window", "128")
+            ),
             RocketmqLoad("pull", "pulled, offsets committed", 3, backlog=20_000),
         ),
     ),

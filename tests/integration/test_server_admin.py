@@ -69,7 +69,7 @@ def test_a_user_is_made_permitted_changed_and_deleted_while_the_broker_runs(tmp_
             "access_keys": [],
         }
         connection = connect(broker, "alice", "second", "orders")
-        command(broker, "user", "delete", "alice")
+        command(broker, "user", "delete", "alice", "--yes")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="was deleted"):
             connection.sleep(30)
         assert "no such user" in command(broker, "permission", "list", "--user", "alice", code=1)
@@ -162,6 +162,11 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
     ("args", "refusal"),
     [
         (("user", "delete", "bob"), "no such user 'bob'; `escrowmq user list` shows those that exist"),
+        (("user", "delete", "bob", "--yes"), "no such user 'bob'; `escrowmq user list` shows those that exist"),
+        (
+            ("user", "delete", "guest"),
+            "Delete user 'guest' with the user's permissions? [y/N]: \nescrowmq: nothing was deleted",
+        ),
         (("user", "add", "guest", "--password", "x"), "user 'guest' already exists"),
         (("user", "password", "bob", "--password", "x"), "no such user 'bob'"),
         (("vhost", "add", "/"), "vhost '/' already exists"),

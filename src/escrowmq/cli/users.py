@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from escrowmq.admin.socket.client import AdminError, ask
-from escrowmq.cli.options import F, asks, data_dir_option, json_option, names, show
+from escrowmq.cli.options import F, asks, confirmed, data_dir_option, json_option, names, show
 from escrowmq.cli.subcommands import CommandGroup
+from escrowmq.text import printable
 
 
 @click.group(cls=CommandGroup)
@@ -57,6 +58,12 @@ def _password(password: str | None, *, stdin: bool, none: bool, check: Callable[
     return password
 
 
+def _check_exists(data_dir: Path, name: str) -> None:
+    """Raises AdminError for an unknown user, who is refused before any question."""
+    if name not in names(data_dir, "user.list"):
+        raise AdminError(f"no such user '{printable(name)}'")
+
+
 @user.command("list")
 @data_dir_option
 @json_option
@@ -90,9 +97,17 @@ def add_user(
 @user.command("delete")
 @data_dir_option
 @click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
-def delete_user(data_dir: Path, name: str) -> None:
-    """Delete a user and the user's permissions, and close the user's connections."""
+def delete_user(data_dir: Path, name: str, yes: bool) -> None:
+    """Delete a user.
+
+    The user's permissions and access keys are deleted, too, and the user's connections are closed.
+    """
+    if not yes:
+        _check_exists(data_dir, name)
+        if not confirmed(f"Delete user '{printable(name)}' with the user's permissions?"):
+            raise click.ClickException("nothing was deleted")
     ask(data_dir, "user.delete", name=name)
 
 
@@ -104,12 +119,7 @@ def delete_user(data_dir: Path, name: str) -> None:
 @asks
 def change_password(data_dir: Path, name: str, password: str | None, password_stdin: bool, no_password: bool) -> None:
     """Change a user's password. Open connections stay open."""
-
-    def check() -> None:
-        if name not in names(data_dir, "user.list"):
-            raise AdminError(f"no such user '{name}'")
-
-    secret = _password(password, stdin=password_stdin, none=no_password, check=check)
+    secret = _password(password, stdin=password_stdin, none=no_password, check=lambda: _check_exists(data_dir, name))
     ask(data_dir, "user.password", name=name, password=secret)
 
 
@@ -154,5 +164,8 @@ def add_key(data_dir: Path, name: str, key: str, as_json: bool) -> None:
 @click.argument("key")
 @asks
 def delete_key(data_dir: Path, name: str, key: str) -> None:
-    """Delete an access key of a user, and close the user's connections."""
+    """Delete an access key of a user.
+
+    The user's connections are closed.
+    """
     ask(data_dir, "user.key.delete", name=name, key=key)

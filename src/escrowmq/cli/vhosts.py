@@ -48,10 +48,11 @@ def add_vhost(data_dir: Path, name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def delete_vhost(data_dir: Path, name: str, force: bool, yes: bool) -> None:
-    """Delete a virtual host with its queues, messages, exchanges and permissions, and close its connections.
+    """Delete a virtual host with all in it.
 
-    Transaction branches and the progress of applications are deleted, too. The command is refused while branches are
-    in doubt; their transaction managers may have committed the other participants.
+    Its queues, messages, exchanges and permissions are deleted, and its connections are closed. Transaction branches
+    and the progress of applications are deleted, too. The command is refused while branches are in doubt; their
+    transaction managers may have committed the other participants.
     """
     if not yes:
         if name not in names(data_dir, "vhost.list"):
