@@ -21,6 +21,7 @@ from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.queues import QueueAdmin
 from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.admin.topics import TopicAdmin
+from escrowmq.admin.topology import TopologyAdmin
 from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.admin.users import UserAdmin
 from escrowmq.admin.vhosts import VhostAdmin
@@ -47,6 +48,7 @@ class AdminService:
             PermissionAdmin(process, connections, pieces),
             JournalAdmin(process),
             LoginAdmin(process),
+            TopologyAdmin(process, pieces),
             CounterAdmin(process, pieces),
             self._transactions,
             self._half,

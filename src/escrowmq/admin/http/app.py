@@ -13,8 +13,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import NotAuthorised, Operator, login_of, monitor
+from escrowmq.admin.http.management import MANAGEMENT, PATHS, HealthFailure, NothingThere, Reading
 from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
+from escrowmq.admin.http.paths import segments
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _log = logging.getLogger("escrowmq.http")
@@ -36,10 +39,13 @@ class HttpInterface:
                 Route("/health", self.health),
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
-                Route("/api/whoami", self.whoami),
+                Route("/api/{path:path}", self.read),
             ],
             exception_handlers={
                 NotAuthorised: _not_authorised,
+                NothingThere: _not_found,
+                BadQuery: _refused,
+                HealthFailure: _unhealthy,
                 BrokerUnavailable: _unavailable,
                 BrokerRefused: _refused,
                 HTTPException: _fault,
@@ -52,12 +58,20 @@ class HttpInterface:
         await self._broker.ask("ping")
         return JSONResponse({"status": "ok"})
 
-    async def whoami(self, request: Request) -> Response:
-        """Return the user's name and tags. A user without tags is refused, as in RabbitMQ."""
-        login = await login_of(request, self._broker)
-        if not login.tags:
+    async def read(self, request: Request) -> Response:
+        """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""
+        operator = await login_of(request, self._broker)
+        if not MANAGEMENT & set(operator.tags):
             raise NotAuthorised("Not management user")
-        return JSONResponse({"name": login.user, "tags": list(login.tags)})
+        path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
+        found = None if path is None else PATHS.find(path[1:])
+        if found is None:
+            raise NothingThere
+        route, names = found
+        if not route.tags & set(operator.tags):
+            raise NotAuthorised("User lacks the tag that this needs")
+        reading = Reading(self._broker, operator, names, request.query_params)
+        return JSONResponse(await route.answer(reading))
 
     async def metrics(self, request: Request) -> Response:
         """Return the sums for the whole broker."""
@@ -86,6 +100,16 @@ async def _not_authorised(request: Request, error: Exception) -> Response:
     del request
     body = {"error": "not_authorized", "reason": str(error)}
     return JSONResponse(body, 401, {"WWW-Authenticate": 'Basic realm="EscrowMQ"'})
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    del request, error
+    return JSONResponse({"error": "Object Not Found", "reason": "Not Found"}, 404)
+
+
+async def _unhealthy(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"status": "failed", "reason": str(error)}, 503)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

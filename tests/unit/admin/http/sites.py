@@ -39,6 +39,9 @@ class FigureProcess(FakeProcess):
         )
         return {
             "version": "1.2.3",
+            "pid": 7,
+            "data_dir": "/data",
+            "listeners": ["amqp://127.0.0.1:5672"],
             "uptime_seconds": 5.5,
             "turns": 9,
             "clock_behind_seconds": 0.0,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.admin.http.management import READ_ROUTES
 from tests.unit.admin.http.sites import HttpSite
 
-GUARDED = ("/metrics", "/metrics/detailed", "/api/whoami")
+NAMES = {"vhost": "%2F", "user": "guest", "name": "q"}
+GUARDED = ("/metrics", "/metrics/detailed", *("/api/" + path.format(**NAMES) for path in READ_ROUTES), "/api/none")
 
 
 def test_the_list_of_guarded_routes_is_complete() -> None:
     paths = {route.path for route in HttpSite().app.routes}  # type: ignore[attr-defined]
-    assert paths == {"/health", *GUARDED}
+    assert paths == {"/health", "/metrics", "/metrics/detailed", "/api/{path:path}"}
 
 
 @pytest.mark.parametrize("path", GUARDED)
@@ -61,7 +63,7 @@ def test_whoami_returns_name_and_tags() -> None:
     assert HttpSite().get("/api/whoami").json == {"name": "guest", "tags": ["administrator"]}
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/none", "/metrics/", "/..%2f..%2fetc/passwd", "/health/../metrics"])
+@pytest.mark.parametrize("path", ["/", "/api", "/metrics/", "/..%2f..%2fetc/passwd", "/health/../metrics"])
 def test_other_paths_do_not_exist(path: str) -> None:
     assert HttpSite().get(path, user=None).status in {404, 307}
 

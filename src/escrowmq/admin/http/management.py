@@ -1,0 +1,294 @@
+"""The reading half of RabbitMQ's management API: a table of paths, the tag that each needs, and its answer.
+
+A user sees the objects of the virtual hosts in which it has some permission. With the tag monitoring or administrator,
+it sees those of all virtual hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from escrowmq.admin.http import shapes
+from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.admin.http.listing import chosen
+from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised, Operator
+from escrowmq.admin.http.paths import PathTable
+
+MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
+_MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
+_ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
+
+
+class NothingThere(Exception):  # noqa: N818 - named for what happened
+    """The path names nothing that exists."""
+
+
+class HealthFailure(Exception):  # noqa: N818 - named for what happened
+    """A health check has failed. The text is for the client."""
+
+
+class Reading:
+    """One request: who asks, the names in the path, and the query."""
+
+    def __init__(
+        self, broker: AskedBroker, operator: Operator, names: Mapping[str, str], query: Mapping[str, str]
+    ) -> None:
+        self.ask = broker.ask
+        self.operator = operator
+        self.names = names
+        self.query = query
+
+    @property
+    def vhost(self) -> str | None:
+        """The virtual host in the path."""
+        return self.names.get("vhost")
+
+    async def visible(self) -> frozenset[str] | None:
+        """Return the virtual hosts that the user sees; None if it sees all."""
+        if _MONITORS & set(self.operator.tags):
+            return None
+        rows = await self.ask("permission.list", user=self.operator.user)
+        return frozenset(row["vhost"] for row in rows)
+
+    async def rows(self, operation: str) -> list[dict[str, Any]]:
+        """Return the rows of a list that the user sees: those of the virtual host in the path, or of all. Raises
+        NothingThere, NotAuthorised.
+        """
+        visible, vhost = await self.visible(), self.vhost
+        if vhost is None:
+            found = await self.ask(operation)
+            return [row for row in found if visible is None or row["vhost"] in visible]
+        await self.check_vhost(visible)
+        found = await self.ask(operation, vhost=vhost)
+        return list(found)
+
+    async def check_vhost(self, visible: frozenset[str] | None) -> None:
+        """Raises NotAuthorised unless the user sees the virtual host in the path, NothingThere if it does not exist."""
+        if visible is not None and self.vhost not in visible:
+            raise NotAuthorised("User not authorised to access virtual host")
+        if all(row["name"] != self.vhost for row in await self.ask("vhost.list")):
+            raise NothingThere
+
+    async def node(self) -> str:
+        """Return the name of the broker."""
+        totals = await self.ask("counter.totals")
+        return node_name(totals)
+
+    def one(self, rows: list[dict[str, Any]], **wanted: str) -> dict[str, Any]:
+        """Return the row with these values. Raises NothingThere."""
+        for row in rows:
+            if all(row[key] == value for key, value in wanted.items()):
+                return row
+        raise NothingThere
+
+    def listed(self, rows: list[dict[str, Any]]) -> Any:
+        """Return a list in the order and with the columns that the query asks for."""
+        return chosen(rows, self.query)
+
+
+def node_name(totals: Mapping[str, Any]) -> str:
+    """Return the name of the broker, from the operation `counter.totals`."""
+    return f"escrowmq@{totals['process']['host']}"
+
+
+# -- the broker
+
+
+async def _overview(reading: Reading) -> Any:
+    status, totals = await reading.ask("status"), await reading.ask("counter.totals")
+    exchanges = await reading.ask("exchange.list")
+    return shapes.overview(status, totals, len(exchanges), node_name(totals))
+
+
+async def _nodes(reading: Reading) -> Any:
+    status, totals = await reading.ask("status"), await reading.ask("counter.totals")
+    return [shapes.node(status, totals, node_name(totals))]
+
+
+async def _node(reading: Reading) -> Any:
+    return reading.one(await _nodes(reading), name=reading.names["name"])
+
+
+async def _whoami(reading: Reading) -> Any:
+    return {"name": reading.operator.user, "tags": list(reading.operator.tags)}
+
+
+async def _cluster_name(reading: Reading) -> Any:
+    return {"name": await reading.node()}
+
+
+async def _alarms(reading: Reading) -> Any:
+    status = await reading.ask("status")
+    if status["alarms"]:
+        raise HealthFailure(f"alarms are in effect: {', '.join(status['alarms'])}")
+    return {"status": "ok"}
+
+
+# -- virtual hosts, users and permissions
+
+
+async def _vhosts(reading: Reading) -> Any:
+    visible, totals = await reading.visible(), await reading.ask("counter.totals")
+    found = [
+        shapes.vhost(row, totals["vhosts"].get(row["name"], {}))
+        for row in await reading.ask("vhost.list")
+        if visible is None or row["name"] in visible
+    ]
+    return reading.listed(found)
+
+
+async def _vhost(reading: Reading) -> Any:
+    await reading.check_vhost(await reading.visible())
+    totals = await reading.ask("counter.totals")
+    row = reading.one(await reading.ask("vhost.list"), name=reading.names["vhost"])
+    return shapes.vhost(row, totals["vhosts"].get(row["name"], {}))
+
+
+async def _users(reading: Reading) -> Any:
+    return reading.listed([shapes.user(row) for row in await reading.ask("user.list")])
+
+
+async def _user(reading: Reading) -> Any:
+    return shapes.user(reading.one(await reading.ask("user.list"), name=reading.names["user"]))
+
+
+def _permissions(operation: str) -> Callable[[Reading], Awaitable[Any]]:
+    async def answer(reading: Reading) -> Any:
+        wanted = {key: reading.names[key] for key in ("user", "vhost") if key in reading.names}
+        rows = [row for row in await reading.ask(operation) if all(row[key] == value for key, value in wanted.items())]
+        if "user" in wanted:
+            await _user(reading)
+        if "vhost" in wanted:
+            await reading.check_vhost(None)
+        return reading.listed(rows)
+
+    return answer
+
+
+async def _permission(reading: Reading) -> Any:
+    return reading.one(await reading.ask("permission.list"), **reading.names)
+
+
+# -- exchanges, queues and bindings
+
+
+async def _exchanges(reading: Reading) -> Any:
+    return reading.listed([shapes.exchange(row) for row in await reading.rows("exchange.list")])
+
+
+async def _exchange(reading: Reading) -> Any:
+    name = reading.names["name"]
+    return shapes.exchange(reading.one(await reading.rows("exchange.list"), name="" if name == "amq.default" else name))
+
+
+async def _shaped_queues(reading: Reading) -> list[dict[str, Any]]:
+    rows = await reading.rows("queue.list")
+    vhosts = [] if reading.vhost is None else [reading.vhost]
+    counters = {(row["vhost"], row["name"]): row for row in await reading.ask("counter.queues", vhosts=vhosts)}
+    node = await reading.node()
+    return [shapes.queue(row, counters.get((row["vhost"], row["name"])), node) for row in rows]
+
+
+async def _queues(reading: Reading) -> Any:
+    return reading.listed(await _shaped_queues(reading))
+
+
+async def _queue(reading: Reading) -> Any:
+    return reading.one(await _shaped_queues(reading), name=reading.names["name"])
+
+
+async def _shaped_bindings(reading: Reading) -> list[dict[str, Any]]:
+    return [shapes.binding(row) for row in await reading.rows("binding.list")]
+
+
+async def _bindings(reading: Reading) -> Any:
+    return reading.listed(await _shaped_bindings(reading))
+
+
+def _bindings_of(end: str, kind: str) -> Callable[[Reading], Awaitable[Any]]:
+    """Return the answer with the bindings that have the object in the path as their source or destination."""
+
+    async def answer(reading: Reading) -> Any:
+        name = reading.names["name"]
+        await (_exchange if kind == "exchange" else _queue)(reading)
+        wanted = "" if kind == "exchange" and name == "amq.default" else name
+        rows = [row for row in await _shaped_bindings(reading) if row[end] == wanted]
+        return reading.listed([row for row in rows if end == "source" or row["destination_type"] == kind])
+
+    return answer
+
+
+# -- clients
+
+
+async def _shaped_connections(reading: Reading) -> list[dict[str, Any]]:
+    rows, node = await reading.ask("connection.list"), await reading.node()
+    everything = bool(_MONITORS & set(reading.operator.tags))
+    found = [shapes.connection(row, node) for row in rows]
+    return [row for row in found if everything or row["user"] == reading.operator.user]
+
+
+async def _connections(reading: Reading) -> Any:
+    return reading.listed(await _shaped_connections(reading))
+
+
+async def _connection(reading: Reading) -> Any:
+    return reading.one(await _shaped_connections(reading), name=reading.names["name"])
+
+
+async def _vhost_connections(reading: Reading) -> Any:
+    await reading.check_vhost(await reading.visible())
+    return reading.listed([row for row in await _shaped_connections(reading) if row["vhost"] == reading.vhost])
+
+
+async def _consumers(reading: Reading) -> Any:
+    return reading.listed([shapes.consumer(row) for row in await reading.rows("consumer.list")])
+
+
+class ReadRoute(NamedTuple):
+    """The answer to a path, and the tags of which a user needs one."""
+
+    answer: Callable[[Reading], Awaitable[Any]]
+    tags: frozenset[str] = MANAGEMENT
+
+
+READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
+    "overview": ReadRoute(_overview),
+    "whoami": ReadRoute(_whoami),
+    "cluster-name": ReadRoute(_cluster_name),
+    "nodes": ReadRoute(_nodes, _MONITORS),
+    "nodes/{name}": ReadRoute(_node, _MONITORS),
+    "health/checks/alarms": ReadRoute(_alarms),
+    "health/checks/local-alarms": ReadRoute(_alarms),
+    "vhosts": ReadRoute(_vhosts),
+    "vhosts/{vhost}": ReadRoute(_vhost),
+    "vhosts/{vhost}/permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
+    "vhosts/{vhost}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "vhosts/{vhost}/connections": ReadRoute(_vhost_connections),
+    "users": ReadRoute(_users, _ADMINISTRATORS),
+    "users/{user}": ReadRoute(_user, _ADMINISTRATORS),
+    "users/{user}/permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
+    "users/{user}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
+    "permissions/{vhost}/{user}": ReadRoute(_permission, _ADMINISTRATORS),
+    "topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "topic-permissions/{vhost}/{user}": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "exchanges": ReadRoute(_exchanges),
+    "exchanges/{vhost}": ReadRoute(_exchanges),
+    "exchanges/{vhost}/{name}": ReadRoute(_exchange),
+    "exchanges/{vhost}/{name}/bindings/source": ReadRoute(_bindings_of("source", "exchange")),
+    "exchanges/{vhost}/{name}/bindings/destination": ReadRoute(_bindings_of("destination", "exchange")),
+    "queues": ReadRoute(_queues),
+    "queues/{vhost}": ReadRoute(_queues),
+    "queues/{vhost}/{name}": ReadRoute(_queue),
+    "queues/{vhost}/{name}/bindings": ReadRoute(_bindings_of("destination", "queue")),
+    "bindings": ReadRoute(_bindings),
+    "bindings/{vhost}": ReadRoute(_bindings),
+    "connections": ReadRoute(_connections),
+    "connections/{name}": ReadRoute(_connection),
+    "consumers": ReadRoute(_consumers),
+    "consumers/{vhost}": ReadRoute(_consumers),
+}
+"""By path below `/api/`. A user without one of the tags gets 401, as in RabbitMQ."""
+PATHS: Final = PathTable(READ_ROUTES)

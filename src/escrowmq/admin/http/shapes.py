@@ -1,0 +1,203 @@
+"""The objects of the broker in the form of RabbitMQ's management API, as far as the concept exists.
+
+An argument is a row of the admin service; `node` is the name of the broker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from escrowmq.core.topology.exchanges import KINDS
+
+Row = Mapping[str, Any]
+Shape = dict[str, Any]
+
+
+def queue(row: Row, counters: Row | None, node: str) -> Shape:
+    """Return a queue, from the rows of `queue.list` and `counter.queues`."""
+    return {
+        "name": row["name"],
+        "vhost": row["vhost"],
+        "type": row["type"],
+        "durable": row["durable"],
+        "auto_delete": row["auto_delete"],
+        "exclusive": row["exclusive"],
+        "arguments": row["arguments"],
+        "node": node,
+        "state": "down" if row["unavailable"] else "running",
+        "messages": row["ready"] + row["unsettled"],
+        "messages_ready": row["ready"],
+        "messages_unacknowledged": row["unsettled"],
+        "consumers": row["consumers"],
+        "policy": None,
+        "operator_policy": None,
+        "effective_policy_definition": {},
+        "message_stats": {} if counters is None else message_stats(counters),
+    }
+
+
+def message_stats(counters: Row) -> Shape:
+    """Return counters under RabbitMQ's names. There are no rates: a monitoring system computes them."""
+    consumed = counters["delivered"] - counters["fetched"]
+    consumed_no_ack = counters["auto_settled"] - counters["auto_fetched"]
+    return {
+        "publish": counters["arrived"],
+        "ack": counters["acknowledged"],
+        "deliver": consumed,
+        "deliver_no_ack": consumed_no_ack,
+        "get": counters["fetched"],
+        "get_no_ack": counters["auto_fetched"],
+        "deliver_get": counters["delivered"] + counters["auto_settled"],
+        "redeliver": counters["redelivered"],
+    }
+
+
+def exchange(row: Row) -> Shape:
+    """Return an exchange, from a row of `exchange.list`."""
+    return {name: row[name] for name in ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")}
+
+
+def binding(row: Row) -> Shape:
+    """Return a binding, from a row of `binding.list`, with the key that names it among those of its two ends."""
+    return {**row, "properties_key": properties_key(row["routing_key"], row["arguments"])}
+
+
+def properties_key(routing_key: str, arguments: Row) -> str:
+    """Return the name of a binding in paths: the routing key (`~` if it is empty), and a digest of its arguments."""
+    name = routing_key or "~"
+    if not arguments:
+        return name
+    text = json.dumps(arguments, sort_keys=True, default=str).encode()
+    return f"{name}~{hashlib.blake2b(text, digest_size=8).hexdigest()}"
+
+
+def connection(row: Row, node: str) -> Shape:
+    """Return a connection, from a row of `connection.list`."""
+    host, _, port = row["peer"].rpartition(":")
+    return {
+        "name": row["peer"],
+        "user": row.get("user", ""),
+        "vhost": row.get("vhost", ""),
+        "protocol": row.get("protocol", ""),
+        "state": "blocked" if row["held_back_by"] else row.get("state", ""),
+        "peer_host": host.strip("[]"),
+        "peer_port": int(port) if port.isdigit() else 0,
+        "channels": row.get("channels", 0),
+        "ssl": row.get("tls", False),
+        "client_properties": row.get("client", {}),
+        "send_pend": row["unsent_bytes"],
+        "type": "network",
+        "node": node,
+    }
+
+
+def consumer(row: Row) -> Shape:
+    """Return a consumer, from a row of `consumer.list`."""
+    return {
+        "queue": {"name": row["queue"], "vhost": row["vhost"]},
+        "consumer_tag": row["tag"],
+        "ack_required": not row["auto_settle"],
+        "exclusive": row["exclusive"],
+        "active": row["active"],
+        "activity_status": "up" if row["active"] else "waiting",
+        "prefetch_count": row["prefetch"],
+        "arguments": {"x-priority": row["priority"]} if row["priority"] else {},
+        "channel_details": {"name": row["label"]},
+    }
+
+
+def user(row: Row) -> Shape:
+    """Return a user, from a row of `user.list`. Hashes of passwords are not shown."""
+    limits = {"max-connections": row["max_connections"], "max-channels": row["max_channels"]}
+    return {
+        "name": row["name"],
+        "tags": row["tags"],
+        "limits": {name: value for name, value in limits.items() if value is not None},
+    }
+
+
+def vhost(row: Row, totals: Row) -> Shape:
+    """Return a virtual host, from rows of `vhost.list` and `counter.totals`."""
+    ready, unsettled = totals.get("ready", 0), totals.get("unsettled", 0)
+    return {
+        "name": row["name"],
+        "description": "",
+        "tags": [],
+        "tracing": False,
+        "messages": ready + unsettled,
+        "messages_ready": ready,
+        "messages_unacknowledged": unsettled,
+        "message_stats": message_stats(totals) if "arrived" in totals else {},
+    }
+
+
+def node(status: Row, totals: Row, name: str) -> Shape:
+    """Return the broker as the only node of its cluster, from the operations `status` and `counter.totals`."""
+    process = totals["process"]
+    return {
+        "name": name,
+        "type": "disc",
+        "running": True,
+        "os_pid": str(status["pid"]),
+        "uptime": int(status["uptime_seconds"] * 1000),
+        "mem_used": status["memory"]["resident_bytes"],
+        "mem_limit": status["memory"]["limit_bytes"],
+        "mem_alarm": "memory" in status["alarms"],
+        "disk_free": status["disk"]["free_bytes"],
+        "disk_free_limit": status["disk"]["limit_bytes"],
+        "disk_free_alarm": "disk" in status["alarms"],
+        "fd_used": process["open_descriptors"],
+        "fd_total": process["most_descriptors"],
+        "partitions": [],
+        "db_dir": status["data_dir"],
+    }
+
+
+def overview(status: Row, totals: Row, exchanges: int, name: str) -> Shape:
+    """Return the overview, from the operations `status` and `counter.totals`."""
+    queues = status["queues"]
+    sums: dict[str, int] = {}
+    for row in totals["vhosts"].values():
+        for key, count in message_stats(row).items():
+            sums[key] = sums.get(key, 0) + count
+    traffic = totals["traffic"]
+    sums |= {
+        "publish": sum(row["received"] for row in traffic),
+        "confirm": sum(row["confirmed"] for row in traffic),
+        "return_unroutable": sum(row["returned"] for row in traffic),
+        "drop_unroutable": sum(row["dropped"] for row in traffic),
+    }
+    return {
+        "management_version": status["version"],
+        "rabbitmq_version": status["version"],
+        "product_name": "EscrowMQ",
+        "product_version": status["version"],
+        "cluster_name": name,
+        "node": name,
+        "rates_mode": "none",
+        "exchange_types": [{"name": kind, "description": "", "enabled": True} for kind in KINDS],
+        "object_totals": {
+            "channels": totals["channels"],
+            "connections": status["connections"],
+            "consumers": queues["consumers"],
+            "exchanges": exchanges,
+            "queues": queues["count"],
+        },
+        "queue_totals": {
+            "messages": queues["ready"] + queues["unsettled"],
+            "messages_ready": queues["ready"],
+            "messages_unacknowledged": queues["unsettled"],
+        },
+        "message_stats": sums,
+        "listeners": [_listener(url, name) for url in status["listeners"]],
+        "contexts": [],
+    }
+
+
+def _listener(url: str, name: str) -> Shape:
+    scheme, _, address = url.partition("://")
+    host, _, port = address.rpartition(":")
+    return {"node": name, "protocol": scheme, "ip_address": host.strip("[]"), "port": int(port)}
