@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms jms-suite rocketmq go lake peers run test lint format bench soak long lock docs clean
+.PHONY: help setup proton jms jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ $(VENV)/.lake: $(VENV)/.spark requirements/lake.lock requirements/lake.jars
 	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --target $(VENV)/lake \
 	  -r requirements/lake.lock
 	@$(BIN)/python -m tools.lake $(VENV)/lake
+	@touch $@
+
+# Other versions of Spark 4. Each is installed in a folder of its own below .venv, as above.
+SPARKS := 4.0 4.1 4.2
+$(VENV)/sparks/%/.installed: $(VENV)/.spark requirements/spark-%.lock
+	@echo "Installing Spark $* into $(@D) …"
+	@rm -rf $(@D)
+	@$(INSTALL) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --target $(@D) \
+	  -r requirements/spark-$*.lock
 	@touch $@
 
 # The tests start Spark about fifty times, so an archive of its classes saves more time than creating it takes. Meanwhile
@@ -98,6 +107,13 @@ rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of Ro
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
+
+sparks: $(SPARKS:%=$(VENV)/sparks/%/.installed) ## run the smoke tests of source and sink on each version of Spark 4 (1.5 GB, some minutes)
+	@for version in $(SPARKS) 4.3; do \
+	  folder=$(abspath $(VENV))/sparks/$$version; \
+	  PYTHONPATH=$$(test ! -d "$$folder" || echo "$$folder") $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider --spark $$version \
+	    tests/spark/test_sparks.py $(ARGS) || exit 1; \
+	done
 
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both, count every event, audit
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
@@ -153,6 +169,11 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	  --custom-compile-command "make lock" -c requirements/dev.lock --group pyproject.toml:spark -o requirements/spark.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --group pyproject.toml:lake -o requirements/lake.lock
+	for version in 4-0 4-1 4-2; do \
+	  build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make lock" --group pyproject.toml:spark-$$version \
+	    -o requirements/spark-$$(echo $$version | tr - .).lock || exit 1; \
+	done
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:proton -o requirements/proton.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \

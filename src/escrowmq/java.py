@@ -7,6 +7,7 @@ lacks a module that Spark's launcher requests but Spark does not need, so a smal
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import re
@@ -44,7 +45,7 @@ class SparkUnavailableError(Exception):
 def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
     """Return the version of PySpark. Raises SparkUnavailableError if it is missing, too old or too new."""
     try:
-        found = version("pyspark")
+        found = _pyspark()
         version("pyarrow")
     except PackageNotFoundError as error:
         raise SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[spark]'") from error
@@ -55,6 +56,16 @@ def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
             f"PySpark {found} is installed, but {wanted} is needed; pip install 'escrowmq[spark]'"
         )
     return found
+
+
+def _pyspark() -> str:
+    """Return the version of PySpark. A Spark that was not installed by pip brings one without a package's metadata."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        if importlib.util.find_spec("pyspark") is None:
+            raise
+        return str(importlib.import_module("pyspark.version").__version__)
 
 
 def is_missing(error: ModuleNotFoundError) -> bool:
@@ -96,13 +107,13 @@ def java_version(java: str) -> int | None:
     return int(numbers[2] or 0) if first == 1 else first
 
 
-def prepare() -> str:
+def prepare(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
     """Set the environment so that a Spark session can start in this process. Returns the version of PySpark.
 
     Raises:
         SparkUnavailableError: PySpark or Java is missing or unsuitable.
     """
-    found = require_pyspark()
+    found = require_pyspark(oldest)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)

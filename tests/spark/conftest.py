@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--spark", metavar="VERSION", help="Fail unless PySpark has this version, such as 4.1.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse another PySpark than the one that `make sparks` means to test."""
+    wanted = config.getoption("--spark", None)
+    if wanted is not None:
+        import pyspark
+
+        if not pyspark.__version__.startswith(f"{wanted}."):
+            raise pytest.UsageError(f"PySpark {pyspark.__version__} is installed, not {wanted}")
+        print(f"PySpark {pyspark.__version__}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder as slow."""
     for item in items:

@@ -200,8 +200,8 @@ def test_a_user_without_permission_is_refused(desk: Desk) -> None:
 
 
 def test_a_pyspark_that_is_too_old_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("escrowmq.java.version", lambda _: "4.1.2")
-    with pytest.raises(SparkUnavailableError, match=r"PySpark 4\.1\.2 is installed, but 4\.2 or newer"):
+    monkeypatch.setattr("escrowmq.java.version", lambda _: "3.5.1")
+    with pytest.raises(SparkUnavailableError, match=r"PySpark 3\.5\.1 is installed, but 4\.0 or newer"):
         escrowmq.spark.register(desk.spark)
 
 

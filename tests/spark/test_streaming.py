@@ -49,22 +49,28 @@ def test_a_repeated_epoch_writes_nothing_twice(desk: Desk) -> None:
 
 def test_with_another_sink_sparks_commit_settles_the_messages(desk: Desk) -> None:
     source = desk.queue("in", numbered(100))
-    table = str(desk.folder / "table")
+    table, broken = desk.folder / "table", desk.folder / "broken"
+    broken.touch()
+
+    def each(rows: DataFrame, epoch: int) -> None:
+        rows.write.mode("overwrite").parquet(str(table / str(epoch)))
+        if epoch == 1 and broken.exists():
+            raise ValueError("broken")
 
     def run() -> None:
-        rows = desk.read(source, schema="body string", maxMessagesPerTrigger=60)
-        writer = rows.writeStream.format("parquet").option("path", table)
+        writer = desk.read(source, schema="body string", maxMessagesPerTrigger=60).writeStream.foreachBatch(each)
         query = writer.option("checkpointLocation", str(desk.checkpoint())).trigger(availableNow=True).start()
         assert query.awaitTermination(100)
 
-    run()
-    assert desk.held(source) == (61, 101, 0, 61)  # the last epoch is settled when the next one begins
+    with pytest.raises(StreamingQueryException, match="broken"):
+        run()
+    assert desk.held(source) == (61, 101, 0, 61)  # Spark has recorded only the first epoch as done
     desk.put(source, numbered(10, 100))
-    desk.undo_commit(1)
+    broken.unlink()
     run()
-    found = sorted(int(row.body) for row in desk.spark.read.parquet(table).collect())
-    assert found == list(range(110))
-    assert desk.held(source).settled == 101
+    rows = desk.spark.read.parquet(*map(str, table.iterdir()))
+    assert sorted(int(row.body) for row in rows.collect()) == list(range(110))
+    assert desk.held(source) == (111, 111, 0, 111)  # the last epoch, too
 
 
 def test_several_queries_read_a_stream_independently(desk: Desk) -> None:

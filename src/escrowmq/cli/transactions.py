@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from escrowmq.admin.socket.client import ask
+from escrowmq.cli import spark_branches
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows, size
@@ -56,8 +57,9 @@ def list_branches(
 ) -> None:
     """List branches, oldest first.
 
-    An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. `takes` and `brings` are the numbers of messages
-    that leave queues and arrive in queues when the branch commits.
+    An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. That of a branch of Spark's is written
+    spark:APPLICATION#EPOCH: and the partition with its attempt, or `settle` for what the sources have read. `takes`
+    and `brings` are the numbers of messages that leave queues and arrive in queues when the branch commits.
     """
     rows = [
         row
@@ -72,7 +74,15 @@ def list_branches(
         click.echo(json.dumps(rows, indent=2))
         return
     show_rows(
-        [row | {"takes": _count(row["settled"]), "brings": _count(row["published"])} for row in rows],
+        [
+            row
+            | {
+                "xid": spark_branches.shown(row["xid"]),
+                "takes": _count(row["settled"]),
+                "brings": _count(row["published"]),
+            }
+            for row in rows
+        ],
         ("xid", "state", "seconds", "takes", "brings", "vhost", "owner"),
     )
 
@@ -84,12 +94,13 @@ def list_branches(
 @asks
 def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
     """Show the branch XID with its state, owner and messages."""
-    branch = ask(data_dir, "tx.show", xid=xid)
+    branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
     if as_json:
         click.echo(json.dumps(branch, indent=2))
         return
     lines = [
         ("xid", branch["xid"]),
+        *spark_branches.described(branch["xid"]),
         ("gtrid", branch["gtrid"] or "not printable"),
         ("bqual", branch["bqual"] or "not printable"),
         ("state", branch["state"].replace("_", " ")),
@@ -137,18 +148,18 @@ def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
 def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
     """Forget the branch XID, which an operator has decided. Its transaction manager is then told that it is unknown."""
     if not yes:
-        branch = ask(data_dir, "tx.show", xid=xid)
+        branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
         if branch["state"].startswith("heuristic"):  # the broker refuses other branches, so there is nothing to confirm
             _confirm(
                 f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
                 "Forget it, although its transaction manager may not know of that decision?"
             )
-    ask(data_dir, "tx.forget", xid=xid)
+    ask(data_dir, "tx.forget", xid=spark_branches.parsed(xid))
 
 
 def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
     if not yes:
-        branch = ask(data_dir, "tx.show", xid=xid)
+        branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
         moved = [
             *(f"take {_tally(tally)}" for tally in branch["settled"]),
             *(f"bring {_tally(tally)}" for tally in branch["published"]),
@@ -159,7 +170,7 @@ def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
             f"{branch['state'].replace('_', ' ')} for {branch['seconds']:,} s, and would {does}.\n"
             f"{'Commit it' if decision == 'commit' else 'Roll it back'}, whatever its transaction manager decides?"
         )
-    outcome = ask(data_dir, f"tx.{decision}", xid=xid)
+    outcome = ask(data_dir, f"tx.{decision}", xid=spark_branches.parsed(xid))
     branch = outcome["branch"]
     click.echo(f"{branch['xid']}: {outcome['outcome']}")
 

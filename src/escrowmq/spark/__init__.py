@@ -11,6 +11,7 @@ PySpark is imported on first use, not with this module.
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -19,6 +20,8 @@ from escrowmq.spark.errors import BrokerUnavailableError, DataLossError, EscrowS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from escrowmq.spark.listener import ProgressListener
 
 __all__ = [
     "BrokerUnavailableError",
@@ -29,11 +32,18 @@ __all__ = [
     "prepare",
     "register",
     "release",
+    "watch",
 ]
 
-OLDEST_PYSPARK: Final = (4, 2)
-"""The oldest supported PySpark: the first that passes read limits to Python sources."""
-
+OLDEST_PYSPARK: Final = (4, 0)
+"""The oldest supported PySpark: the first with sources and sinks in Python."""
+CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_FILES: Final = "FileSystemBasedCheckpointFileManager"
+_PACKAGES: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing",
+    "org.apache.spark.sql.execution.streaming",  # until Spark 4.0
+)
+_log: Final = logging.getLogger(__name__)
 
 _registered: Final[WeakSet[SparkSession]] = WeakSet()
 
@@ -49,8 +59,7 @@ def prepare() -> None:
     """
     from escrowmq import java
 
-    java.require_pyspark(OLDEST_PYSPARK)
-    java.prepare()
+    java.prepare(OLDEST_PYSPARK)
 
 
 def register(spark: SparkSession) -> None:
@@ -68,9 +77,10 @@ def register(spark: SparkSession) -> None:
     """
     from escrowmq import java
 
-    java.require_pyspark(OLDEST_PYSPARK)
+    found = java.require_pyspark(OLDEST_PYSPARK)
     from pyspark.sql import SparkSession
 
+    from escrowmq.spark.features import shortcomings
     from escrowmq.spark.source_format import EscrowDataSource
 
     here = isinstance(spark, SparkSession)  # false for a session of Spark Connect
@@ -79,8 +89,31 @@ def register(spark: SparkSession) -> None:
     if spark not in _registered:  # Spark warns if a format is registered twice
         spark.dataSource.register(EscrowDataSource)
         _registered.add(spark)
+        for line in shortcomings(found):
+            _log.warning("%s", line)
     if here:
+        _write_checkpoints_quickly(spark)
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+
+
+def _write_checkpoints_quickly(spark: SparkSession) -> None:
+    """Let Spark write the files of checkpoints without starting processes, if it writes them to a local disk.
+
+    Its default starts several processes for each file, which ask whether it is a symbolic link, because the Java of
+    PySpark has no native code for that. A setting of the user's is left alone.
+    """
+    jvm, session = spark._jvm, spark._jsparkSession
+    files = str(session.sessionState().newHadoopConf().get("fs.defaultFS", "file:///"))
+    if not files.startswith("file:") or spark.conf.get(CHECKPOINT_FILES, None) is not None:
+        return
+    for package in _PACKAGES:
+        name = f"{package}.{_LOCAL_FILES}"
+        try:
+            jvm.java.lang.Class.forName(name, False, jvm.Thread.currentThread().getContextClassLoader())  # type: ignore[union-attr]
+        except Exception:  # noqa: BLE001, S112 - Py4J's error is known only with PySpark
+            continue
+        spark.conf.set(CHECKPOINT_FILES, name)
+        return
 
 
 def held(spark: SparkSession, **options: str) -> AbstractContextManager[DataFrame]:
@@ -118,3 +151,35 @@ def release(**options: str) -> int:
     from escrowmq.spark.holding import release as give_back
 
     return give_back(options)
+
+
+def watch(
+    spark: SparkSession, *, log: logging.Logger | None = None, prometheus: tuple[str, int] | None = None, **options: str
+) -> ProgressListener:
+    """Report the progress of all queries of a session that read from EscrowMQ, until `spark.streams.removeListener`.
+
+    Each micro-batch gives a line such as `query billing, epoch 7: escrowmq queue orders, group billing: 500 rows,
+    lag 1,200, held 500; undecided branches 0`.
+
+    Args:
+        spark: the session.
+        log: where to write the lines, at level INFO; by default, the logger `escrowmq.spark.listener`.
+        prometheus: the address and port at which to serve the same as metrics, at the path `/metrics`.
+        options: `connection` or `url`, the broker to ask for held messages and undecided branches. Without both, these
+            are left out.
+
+    Raises:
+        OptionError: an option is unknown or invalid.
+        OSError: the address cannot be used.
+    """
+    from escrowmq.spark.endpoint import Endpoint
+    from escrowmq.spark.listener import ProgressListener
+    from escrowmq.spark.options import Options
+
+    given = Options(options, ("connection", "url"), "listener")
+    endpoint = Endpoint.of(given.text("connection"), given.text("url")) if options else None
+    listener = ProgressListener(log, endpoint)
+    if prometheus is not None:
+        listener.serve(*prometheus)
+    spark.streams.addListener(listener)
+    return listener

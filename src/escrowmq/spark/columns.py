@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from escrowmq.client.escrow import Bulk
 from escrowmq.columnar.block import BlockColumns
 from escrowmq.columnar.octets import bits
 from escrowmq.spark.errors import EscrowSparkError
+from escrowmq.spark.features import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -27,7 +27,7 @@ class Columns:
     """Builds record batches with the columns of a schema that `schema.check_source` has accepted."""
 
     def __init__(self, schema: StructType) -> None:
-        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema: pa.Schema = arrow_schema(schema)
         self._wanted = frozenset(
             name
             for field in self._schema

@@ -15,7 +15,14 @@ class OptionError(EscrowSparkError):
 
 
 class BrokerUnavailableError(EscrowSparkError):
-    """The broker does not answer, or refuses the login."""
+    """The broker does not answer, or refuses the login.
+
+    `passing` says that a later attempt may succeed.
+    """
+
+    def __init__(self, text: str, *, passing: bool = False) -> None:
+        super().__init__(text)
+        self.passing = passing
 
 
 class DataLossError(EscrowSparkError):

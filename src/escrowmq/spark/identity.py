@@ -7,7 +7,9 @@ tasks raise an error if they are missing.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.client import Xid
@@ -107,6 +109,20 @@ def application_of(query: str, app_id: str | None, sink_id: str | None) -> str:
     if len(name.encode()) > _MOST_APPLICATION:
         raise EscrowSparkError(f"txn.app_id and txn.sink_id together may have at most {_MOST_APPLICATION} bytes")
     return name
+
+
+def query_of(checkpoint: str) -> str:
+    """Return Spark's ID of the query with this checkpoint, for the driver, which is not told.
+
+    It is empty if the checkpoint is not a folder that this process can read.
+    """
+    path = checkpoint.removeprefix("file:")
+    if path.startswith("//"):
+        path = "/" + path.lstrip("/")
+    try:
+        return str(json.loads(Path(path, "metadata").read_text(encoding="utf-8"))["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def streaming_epoch(app_id: str | None, sink_id: str | None) -> Epoch | None:

@@ -18,11 +18,13 @@ MESSAGES_PER_TRIGGER: Final = 500_000
 MESSAGES_PER_PARTITION: Final = 100_000
 TRANSACTION_SECONDS: Final = 3600
 BRANCH_SECONDS: Final = (1, 86_400)
+RECONNECT_SECONDS: Final = 60
+MOST_RECONNECT_SECONDS: Final = 86_400
 _MOST: Final = 1 << 62
 SHORT: Final = 255
 """The maximum length of a name in AMQP, in bytes."""
 
-_CONNECTION: Final = ("connection", "url", "txn.app_id", "txn.sink_id", "txn.timeout")
+_CONNECTION: Final = ("connection", "url", "txn.app_id", "txn.sink_id", "txn.timeout", "reconnectTimeout")
 _SOURCE: Final = (
     *_CONNECTION,
     "subscribe",
@@ -132,6 +134,7 @@ class SourceOptions:
     app_id: str | None
     sink_id: str | None
     seconds: int
+    reconnect: int = RECONNECT_SECONDS
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -180,6 +183,7 @@ class SourceOptions:
             app_id=options.text("txn.app_id"),
             sink_id=options.text("txn.sink_id"),
             seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
+            reconnect=options.number("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS) or 0,
         )
 
 
@@ -201,6 +205,8 @@ class SinkOptions:
     sink_id: str | None
     version: int | None
     seconds: int
+    reconnect: int = RECONNECT_SECONDS
+    checkpoint: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -225,4 +231,6 @@ class SinkOptions:
             sink_id=options.text("txn.sink_id"),
             version=version,
             seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
+            reconnect=options.number("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS) or 0,
+            checkpoint=options.text("checkpointLocation") or "",
         )

@@ -27,6 +27,11 @@ from escrowmq.spark.endpoint import Endpoint
 from escrowmq.spark.errors import BrokerUnavailableError, EscrowSparkError, OptionError
 
 _open: Final[dict[tuple[int, str, Endpoint], Escrow]] = {}
+_CLOSE_SECONDS: Final = 0.5
+_PASSING: Final = frozenset({0, 320, 506, 541})
+"""How a connection can end without a reason that ends the next one, too: lost (0), or by the reply codes
+connection-forced, resource-error and internal-error.
+"""
 
 
 def escrow(endpoint: Endpoint, role: str) -> Escrow:
@@ -63,6 +68,19 @@ def close(endpoint: Endpoint, role: str) -> None:
         found.connection.close()
 
 
+def drop(endpoint: Endpoint, role: str) -> bool:
+    """Close the connection that `escrow` has opened, if any, without waiting for a broker that may be gone.
+
+    Returns whether the broker was blocking its publishes, for want of memory or disk.
+    """
+    found = _open.pop((os.getpid(), role, endpoint), None)
+    if found is None:
+        return False
+    with contextlib.suppress(Error):
+        found.connection.close(timeout=_CLOSE_SECONDS)
+    return found.connection.blocked is not None
+
+
 @contextlib.contextmanager
 def explained(endpoint: Endpoint) -> Iterator[None]:
     """Translate the client's errors to ours, without the chain of causes.
@@ -91,12 +109,13 @@ def explained(endpoint: Endpoint) -> Iterator[None]:
         raise EscrowSparkError(f"{error.code} {error.text} ({_address(endpoint)})") from None
     except Closed as error:
         where = "" if error.where else f"{_address(endpoint)}: "
-        raise BrokerUnavailableError(f"{where}{error}") from None
+        raise BrokerUnavailableError(f"{where}{error}", passing=error.code in _PASSING) from None
     except Timeout as error:
-        raise BrokerUnavailableError(f"{error} (address from {endpoint})") from None
+        raise BrokerUnavailableError(f"{error} (address from {endpoint})", passing=True) from None
     except OperationalError as error:
         raise BrokerUnavailableError(
-            f"{_address(endpoint)}: {error}; check that a broker is running there (address from {endpoint})"
+            f"{_address(endpoint)}: {error}; check that a broker is running there (address from {endpoint})",
+            passing=True,
         ) from None
     except Error as error:
         raise EscrowSparkError(f"{_address(endpoint)}: {error}") from None

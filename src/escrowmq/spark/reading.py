@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.client import NotFound, PreconditionFailed, RolledBack
-from escrowmq.client.escrow import Escrow
+from escrowmq.client.escrow import Block, Escrow
 from escrowmq.spark.columns import Columns
+from escrowmq.spark.errors import BrokerUnavailableError
 from escrowmq.spark.identity import Epoch, required_epoch, streaming_epoch
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span
 from escrowmq.spark.pool import escrow, explained
 from escrowmq.spark.queues import report_loss
+from escrowmq.spark.reconnect import RetryDeadline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,34 +36,51 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
         part: the range, and the settlements to enlist.
         streaming: whether the task belongs to a streaming query.
 
+    If the broker is lost, the task continues with the next message on another connection.
+
     Raises:
         DataLossError: messages of the range no longer exist, and option failOnDataLoss is true.
-        BrokerUnavailableError: the broker does not answer, or refuses the login.
+        BrokerUnavailableError: the broker does not answer within option reconnectTimeout, or refuses the login.
         OptionError: the broker's URL is missing or invalid, or access is denied.
     """
-    with explained(options.endpoint):
-        broker = escrow(options.endpoint, ROLE)
-        epoch = None
-        if streaming:
-            told = required_epoch if options.in_transaction else streaming_epoch
-            epoch = told(options.app_id, options.sink_id)
-        if epoch is not None and part.settlements:
-            _enlist(broker, options, epoch, part)
-        columns = Columns(schema)
-        span = part.span
-        expected = span.first if span.exact else 0
-        with contextlib.suppress(NotFound):  # if the queue is deleted meanwhile, the rest of the range is missing
-            if not _same(broker, options, span):
+    epoch = None
+    if streaming:
+        told = required_epoch if options.in_transaction else streaming_epoch
+        epoch = told(options.app_id, options.sink_id)
+    retry = RetryDeadline(options.endpoint, ROLE, options.reconnect)
+    columns = Columns(schema)
+    rest = part.span
+    while True:
+        try:
+            with explained(options.endpoint):
+                broker = escrow(options.endpoint, ROLE)
+                if epoch is not None and part.settlements:
+                    _enlist(broker, options, epoch, part)
+                for block in _blocks(broker, options, rest, epoch):
+                    retry.succeeded()
+                    rest = replace(rest, first=block.next, exact=True)
+                    yield columns.batch(rest.queue, block.bulk)
                 return
+        except BrokerUnavailableError as error:
+            retry.failed(error)
+
+
+def _blocks(broker: Escrow, options: SourceOptions, span: Span, epoch: Epoch | None) -> Iterator[Block]:
+    """Yield the messages of a range, and report those that no longer exist."""
+    expected = span.first if span.exact else 0
+    with contextlib.suppress(NotFound):  # if the queue is deleted meanwhile, the rest of the range is missing
+        if not _same(broker, options, span):
+            return
+        if span.first < span.end:
             for block in broker.blocks(span.queue, options.group, span.first, span.end):
                 if block.first != expected and expected:
                     _missing(broker, options, span, epoch, expected, block.first)
                 expected = block.next
-                yield columns.batch(span.queue, block.bulk)
-            if not _same(broker, options, span):
-                return
-        if expected != span.end:
-            _missing(broker, options, span, epoch, expected, span.end)
+                yield block
+        if not _same(broker, options, span):
+            return
+    if expected != span.end:
+        _missing(broker, options, span, epoch, expected, span.end)
 
 
 def _enlist(broker: Escrow, options: SourceOptions, epoch: Epoch, part: Part) -> None:

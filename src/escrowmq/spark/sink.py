@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from escrowmq.client import CommandInvalid, Error, NotFound, RolledBack
 from escrowmq.client.escrow import Escrow
-from escrowmq.spark.errors import EscrowSparkError, OptionError
-from escrowmq.spark.identity import FORMAT_ID, UNTOLD, Epoch, application_of, required_epoch, streaming_epoch
+from escrowmq.spark.errors import BrokerUnavailableError, EscrowSparkError, OptionError
+from escrowmq.spark.features import DataSourceStreamArrowWriter
+from escrowmq.spark.identity import FORMAT_ID, UNTOLD, Epoch, application_of, query_of, required_epoch, streaming_epoch
 from escrowmq.spark.options import SinkOptions
 from escrowmq.spark.pool import escrow, explained
+from escrowmq.spark.reconnect import RetryDeadline
 from escrowmq.spark.writing import Written, check_target, discard, in_order, write
 
 if TYPE_CHECKING:
@@ -28,6 +27,9 @@ ROLE: Final = "decider"
 _FRAME: Final = 131_072
 _HEAD: Final = 1024  # bytes of a decision, apart from the names of its branches
 _ITEM: Final = 5
+CANCEL_SECONDS: Final = 2.5
+"""How long a task may still run after Spark has cancelled it: spark.python.task.killTimeout is 2 s by default."""
+_POLL_SECONDS: Final = 0.1
 _log: Final = logging.getLogger(__name__)
 
 
@@ -47,7 +49,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         decide(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        abandon(self._options, messages)
+        options = self._options
+        query = "" if options.app_id is not None else query_of(options.checkpoint)
+        epoch = Epoch(application_of(query, options.app_id, options.sink_id), batchId)
+        abandon(options, messages, epoch if epoch.application else None)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -94,7 +99,10 @@ class BatchWriter(DataSourceArrowWriter):
         decide(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        abandon(self._options, messages, self._once)
+        options, epoch = self._options, self._once
+        if options.version is not None:
+            epoch = Epoch(application_of("", options.app_id, options.sink_id), options.version)
+        abandon(options, messages, epoch)
 
 
 def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
@@ -112,34 +120,72 @@ def decide(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> 
     written = in_order([message for message in messages if isinstance(message, Written)])
     if not written:
         return
+    retry = RetryDeadline(options.endpoint, ROLE, options.reconnect)
+    again = sent = False
+    while True:
+        try:
+            with explained(options.endpoint):
+                broker = escrow(options.endpoint, ROLE)
+                winners = _winners(broker, written, again=again, sent=sent)
+                if winners is None:
+                    return
+                sent = True
+                _decide(broker, written[0].epoch, winners)
+                return
+        except BrokerUnavailableError as error:
+            retry.failed(error)
+            again = True
+
+
+def _winners(broker: Escrow, written: list[Written], *, again: bool, sent: bool) -> list[bytes] | None:
+    """Return the branches to commit; None if there is nothing to decide.
+
+    Args:
+        broker: the connection.
+        written: the results of the tasks.
+        again: whether an earlier connection was lost, so that branches may be prepared already.
+        sent: whether a decision was sent on such a connection.
+
+    Raises:
+        EscrowSparkError: a branch is missing.
+    """
     epoch = written[0].epoch
     winners = [bqual for message in written for bqual in message.branches]
-    with explained(options.endpoint):
-        broker = escrow(options.endpoint, ROLE)
-        if any(message.decided for message in written):
-            done = broker.progress(epoch.application)
-            if done is None or done < epoch.number:
-                raise EscrowSparkError(f"{_name(epoch)}: a task found that it was decided, but it is not")
-        if epoch.once:
-            winners = _prepared(broker, epoch, winners)
-            if not winners:
-                return
-        elif _settles(broker, epoch):
-            winners.append(epoch.settle.bqual)
-        room = (broker.connection.frame_max or _FRAME) - _HEAD
-        if sum(len(bqual) + _ITEM for bqual in winners) > room:
-            raise EscrowSparkError(
-                f"{_name(epoch)} has {len(winners)} branches, too many for one decision; write fewer partitions, "
-                "for example with coalesce()"
-            )
-        claim = epoch.claim
-        if claim is not None:
-            broker.decide(FORMAT_ID, claim.gtrid, [], claim.application, claim.number)
-        try:
-            broker.decide(FORMAT_ID, epoch.gtrid, winners, epoch.application, epoch.number)
-        except (NotFound, CommandInvalid) as error:
-            raise EscrowSparkError(f"{_name(epoch)} was not committed, not even in part: {error.text}") from None
-        _sweep(broker, epoch)
+    if any(message.decided for message in written):
+        done = broker.progress(epoch.application)
+        if done is None or done < epoch.number:
+            raise EscrowSparkError(f"{_name(epoch)}: a task found that it was decided, but it is not")
+    if epoch.once:
+        ready = {xid.bqual for xid in broker.connection.tpc_recover() if xid.gtrid == epoch.gtrid} if again else set()
+        if not sent:
+            ready |= _prepared(broker, epoch, [bqual for bqual in winners if bqual not in ready])
+        # Whatever was prepared when a decision was sent, and is not in doubt now, was committed by that decision.
+        return [bqual for bqual in winners if bqual in ready] or None
+    if _settles(broker, epoch):
+        winners.append(epoch.settle.bqual)
+    return winners
+
+
+def _decide(broker: Escrow, epoch: Epoch, winners: list[bytes]) -> None:
+    """Commit these branches of an epoch, and roll back its others.
+
+    Raises:
+        EscrowSparkError: a branch is missing, or there are too many.
+    """
+    room = (broker.connection.frame_max or _FRAME) - _HEAD
+    if sum(len(bqual) + _ITEM for bqual in winners) > room:
+        raise EscrowSparkError(
+            f"{_name(epoch)} has {len(winners)} branches, too many for one decision; write fewer partitions, "
+            "for example with coalesce()"
+        )
+    claim = epoch.claim
+    if claim is not None:
+        broker.decide(FORMAT_ID, claim.gtrid, [], claim.application, claim.number)
+    try:
+        broker.decide(FORMAT_ID, epoch.gtrid, winners, epoch.application, epoch.number)
+    except (NotFound, CommandInvalid) as error:
+        raise EscrowSparkError(f"{_name(epoch)} was not committed, not even in part: {error.text}") from None
+    _sweep(broker, epoch)
 
 
 def _settles(broker: Escrow, epoch: Epoch) -> bool:
@@ -165,7 +211,7 @@ def _settles(broker: Escrow, epoch: Epoch) -> bool:
         ) from None
 
 
-def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> list[bytes]:
+def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> set[bytes]:
     """Prepare branches, and return those that have anything to commit.
 
     Raises:
@@ -177,7 +223,7 @@ def _prepared(broker: Escrow, epoch: Epoch, branches: list[bytes]) -> list[bytes
         answers = [broker.finish_prepare(xid, request) for xid, request in zip(xids, requests, strict=True)]
     except (NotFound, RolledBack) as error:
         raise EscrowSparkError(f"{_name(epoch)} was not committed, not even in part: {error}") from None
-    return [xid.bqual for xid, work in zip(xids, answers, strict=True) if work]
+    return {xid.bqual for xid, work in zip(xids, answers, strict=True) if work}
 
 
 def _sweep(broker: Escrow, epoch: Epoch) -> None:
@@ -189,13 +235,19 @@ def _sweep(broker: Escrow, epoch: Epoch) -> None:
         discard(broker, [xid for xid in broker.connection.tpc_recover() if epoch.stale(xid)])
 
 
-def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], once: Epoch | None = None) -> None:
+def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], known: Epoch | None) -> None:
     """Roll back the branches of failed attempts. The epoch stays undecided, so that Spark can retry it.
 
-    `once` is the epoch of a job that runs only once; all its branches are rolled back.
+    Spark cancels the tasks that are still running, but they end a little later, and may have prepared branches by then.
+    Their branches are rolled back as they appear.
+
+    Args:
+        options: the options of the sink.
+        messages: the results of the tasks, None for a task without a result.
+        known: the epoch, if the driver knows it.
     """
     written = in_order([message for message in messages if isinstance(message, Written)])
-    epoch = written[0].epoch if written else once
+    epoch = written[0].epoch if written else known
     if epoch is None:
         return
     branches = [epoch.branch(bqual) for message in written for bqual in message.branches]
@@ -204,8 +256,12 @@ def abandon(options: SinkOptions, messages: list[WriterCommitMessage | None], on
             broker = escrow(options.endpoint, ROLE)
             if epoch.once:
                 broker.decide(FORMAT_ID, epoch.gtrid, [], "", 0)
-            else:
-                discard(broker, [*branches, epoch.settle])
+                return
+            discard(broker, [*branches, epoch.settle])
+            deadline = time.monotonic() + CANCEL_SECONDS
+            while len(written) < len(messages) and time.monotonic() < deadline:
+                discard(broker, [xid for xid in broker.connection.tpc_recover() if xid.gtrid == epoch.gtrid])
+                time.sleep(_POLL_SECONDS)
     except (EscrowSparkError, Error) as error:
         _log.warning("%s: %s", _name(epoch), error)  # the cause of the job's failure must not be hidden by this one
 

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from escrowmq.client import NotFound, PreconditionFailed
 from escrowmq.client.escrow import Escrow, QueueState, Settle
 from escrowmq.spark import offsets
 from escrowmq.spark.errors import EscrowSparkError
+from escrowmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from escrowmq.spark.offsets import Offsets
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span, cut
 from escrowmq.spark.pool import close, escrow, explained
 from escrowmq.spark.queues import Queues, report_loss
 from escrowmq.spark.reading import read
+from escrowmq.spark.reconnect import RetryDeadline, persistent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +44,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._available: Offsets = {}
         self._latest: Offsets | None = None
+        self._settled: Offsets = {}
 
     # -- planning, in the driver
 
+    @property
+    def retry(self) -> RetryDeadline:
+        return RetryDeadline(self._options.endpoint, ROLE, self._options.reconnect)
+
+    @persistent
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         with explained(self._options.endpoint):
             broker = self._broker()
@@ -69,12 +76,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.most)
 
+    @persistent
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with explained(self._options.endpoint):
             broker = self._broker()
             found = self._queues.states(broker)
-            self._target = {name: self._come_to(broker, name, at) + _waiting(at) for name, at in found.items()}
+            self._target = {name: self._come_to(broker, name, at) + waiting(at) for name, at in found.items()}
 
+    @persistent
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         with explained(self._options.endpoint):
             broker = self._broker()
@@ -82,17 +91,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = self._queues.states(broker)
             # Spark does not record the offset at which a query begins. It asks again when it repeats the first epoch,
             # and "latest" is a different place by then. So the first epoch is empty, and its end records the place.
-            beginning, self._latest = begin == self._latest, None
+            beginning = begin == self._latest
             ends = dict(begin)
             available: Offsets = {}
             for name, state in found.items():
                 come_to = self._come_to(broker, name, state)
-                end = self._available[name] = come_to + _waiting(state)
+                end = self._available[name] = come_to + waiting(state)
                 if name not in begin:
                     begin[name] = self._queues.begin(broker, name, state, "earliest")
                 if come_to < begin[name] or streams.get(name, state.ident) != state.ident:
                     self._queues.lost(name, begin[name])
                     begin[name] = ends[name] = end = self._queues.begin(broker, name, state, "earliest")
+                elif name in ends:
+                    # Spark asks from the end of the last completed epoch. `commit` tells of it, too, but only
+                    # when there is another epoch, and therefore never at the end of a query.
+                    self._settle(broker, {name: begin[name]})
                 if self._target is not None:
                     end = min(end, self._target.get(name, begin[name]))
                 available[name] = 0 if beginning else max(end - begin[name], 0)
@@ -100,11 +113,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[name] = until = begin[name] + count
                 if count and found[name].kind != STREAM:
                     ends[name] = max(self._queues.hold(broker, name, until), begin[name])
+        self._latest = None
         return self._encode(ends, streams)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return offsets.encode(self._options.group, self._available) if self._available else None
 
+    @persistent
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         with explained(self._options.endpoint):
             begin, ends = (offsets.decode(self._options.group, given) for given in (start, end))
@@ -133,20 +148,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             settlements = ()
         return [Part(piece, settlements if i == 0 else ()) for i, piece in enumerate(pieces)]
 
+    @persistent
     def commit(self, end: dict[str, Any]) -> None:
         """Settle the messages below `end`, because Spark has recorded the epoch that ends there as done.
 
         If the sink's decision has settled them already, this does nothing.
         """
         with explained(self._options.endpoint):
-            broker = self._broker()
-            ends = offsets.decode(self._options.group, end)
-            for name, number in ends.items():
-                try:
-                    if self._queues.kinds_of(broker, [name])[name] != STREAM:
-                        broker.settle(Settle(name, self._options.group, number))
-                except (NotFound, PreconditionFailed) as error:
-                    _log.warning("queue %r: messages below %d were not settled: %s", name, number, error.text)
+            self._settle(self._broker(), offsets.decode(self._options.group, end))
+
+    def _settle(self, broker: Escrow, ends: Offsets) -> None:
+        for name, number in ends.items():
+            if self._settled.get(name) == number:
+                continue
+            try:
+                if self._queues.kinds_of(broker, [name])[name] != STREAM:
+                    broker.settle(Settle(name, self._options.group, number))
+            except (NotFound, PreconditionFailed) as error:
+                _log.warning("queue %r: messages below %d were not settled: %s", name, number, error.text)
+            self._settled[name] = number
 
     def stop(self) -> None:
         close(self._options.endpoint, ROLE)
@@ -191,7 +211,7 @@ def share(available: Offsets, most: int | None) -> Offsets:
     return taken
 
 
-def _waiting(state: QueueState) -> int:
+def waiting(state: QueueState) -> int:
     """Return the number of messages that have no number yet. In a stream, every message has one."""
     return 0 if state.kind == STREAM else state.ready
 

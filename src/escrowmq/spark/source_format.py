@@ -14,6 +14,8 @@ from pyspark.sql.datasource import (
 
 from escrowmq.spark.batch import BatchReader
 from escrowmq.spark.errors import OptionError
+from escrowmq.spark.features import LIMITS
+from escrowmq.spark.older_source import OlderStreamReader
 from escrowmq.spark.options import SinkOptions, SourceOptions
 from escrowmq.spark.schema import SOURCE, check_sink, check_source
 from escrowmq.spark.sink import BatchWriter, StreamWriter
@@ -40,7 +42,8 @@ class EscrowDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         check_source(schema)
-        return StreamReader(SourceOptions.of(self.options), schema)
+        reader = StreamReader if LIMITS else OlderStreamReader
+        return reader(SourceOptions.of(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

@@ -12,13 +12,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from escrowmq.client import Channel, Error, NotFound, Xid
 from escrowmq.client.escrow import Escrow
+from escrowmq.spark.attempt import Attempt
 from escrowmq.spark.encoding.blocks import ROWS, contents, pieces
 from escrowmq.spark.encoding.names import groups, names, runs
 from escrowmq.spark.encoding.properties import PropertiesEncoder
 from escrowmq.spark.errors import EscrowSparkError, OptionError
 from escrowmq.spark.identity import Epoch, attempt
 from escrowmq.spark.options import SinkOptions
-from escrowmq.spark.pool import close, escrow, explained
+from escrowmq.spark.pool import close, escrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,27 +64,31 @@ def write(options: SinkOptions, epoch: Epoch, batches: Iterator[pa.RecordBatch],
         OptionError: a target does not exist, or the epoch was written from another checkpoint.
         EscrowSparkError: a row cannot be published, or the broker rolled back a branch.
     """
-    with explained(options.endpoint):
-        broker = escrow(options.endpoint, ROLE)
-        if _decided(broker, epoch):
-            for _ in batches:
-                pass  # the epoch is repeated, and its rows have been written by the first run
-            return Written(epoch, decided=True)
-        task = _Task(broker, options, epoch, attempt(job))
-        try:
-            for batch in batches:
-                task.publish(batch)
-            task.prepare()
-            task.wait()
-        except BaseException:
-            task.drop()
-            raise
-        # This must come after `prepare`. Either the answer reports a decision that did not know our branches, or a
+    name = attempt(job)
+    trial = Attempt(
+        options.endpoint,
+        ROLE,
+        options.reconnect,
+        lambda broker, number: _Task(broker, number, options, epoch, name),
+    )
+    if trial.ask(lambda broker: _decided(broker, epoch)):
+        for _ in batches:
+            pass  # the epoch is repeated, and its rows have been written by the first run
+        return Written(epoch, decided=True)
+    try:
+        for batch in batches:
+            trial.publish(batch)
+        trial.finish()
+        # This must come after `finish`. Either the answer reports a decision that did not know our branches, or a
         # later decision will find them, and commit them or roll them back.
-        if _decided(broker, epoch):
-            task.drop()
-            return Written(epoch, decided=True)
-        return Written(epoch, tuple(xid.bqual for xid in task.done), task.messages)
+        decided = trial.ask(lambda broker: _decided(broker, epoch))
+    except BaseException:
+        trial.drop()
+        raise
+    if decided:
+        trial.drop()
+        return Written(epoch, decided=True)
+    return Written(epoch, trial.branches, trial.messages)
 
 
 def _decided(broker: Escrow, epoch: Epoch) -> bool:
@@ -139,11 +144,11 @@ class _MessageRows:
 
 
 class _Task:
-    """One attempt to write a partition."""
+    """Writes a partition, or the rest of one, on one connection."""
 
-    def __init__(self, broker: Escrow, options: SinkOptions, epoch: Epoch, name: bytes) -> None:
+    def __init__(self, broker: Escrow, number: int, options: SinkOptions, epoch: Epoch, name: bytes) -> None:
         self.done: list[Xid] = []
-        self.messages = 0
+        self.number = number
         self._broker = broker
         self._options = options
         self._epoch = epoch
@@ -151,9 +156,25 @@ class _Task:
         self._encoder = PropertiesEncoder()
         self._channel: Channel | None = None
         self._xid: Xid | None = None
-        self._bytes = self._rows = self._number = 0
+        self._bytes = self._rows = 0
         self._requests: list[tuple[Xid, Any]] = []
         self._known: set[tuple[bool, str]] = set()
+
+    @property
+    def full(self) -> bool:
+        """Whether the next rows belong into another branch."""
+        return self._bytes >= BRANCH_BYTES or self._rows >= BRANCH_MESSAGES
+
+    @property
+    def waiting(self) -> int:
+        """How many branches await the answer to their preparation."""
+        return len(self._requests)
+
+    @property
+    def left(self) -> list[Xid]:
+        """The branches that are not surely prepared."""
+        current = [self._xid] if self._channel is not None and self._xid is not None else []
+        return [xid for xid, _ in self._requests] + current
 
     def publish(self, batch: pa.RecordBatch) -> None:
         """Publish all rows of a batch, in order.
@@ -164,8 +185,6 @@ class _Task:
         """
         if not batch.num_rows:
             return
-        if self._bytes >= BRANCH_BYTES or self._rows >= BRANCH_MESSAGES:
-            self.prepare()
         rows = _MessageRows.of({name: batch.column(i) for i, name in enumerate(batch.schema.names)})
         if rows.bodies.null_count:
             raise EscrowSparkError("column body contains a null; a message without content needs an empty body")
@@ -175,7 +194,6 @@ class _Task:
                 self._work().publish_many(exchange, key, some.bodies, properties)
             else:
                 self._publish(exchange, key, some)
-        self.messages += len(rows.bodies)
         self._rows += len(rows.bodies)
         self._bytes += rows.bytes
 
@@ -230,8 +248,8 @@ class _Task:
 
     def _work(self) -> Channel:
         if self._channel is None:
-            self._xid = self._epoch.branch(self._name + b".%d" % self._number)
-            self._number += 1
+            self._xid = self._epoch.branch(self._name + b".%d" % self.number)
+            self.number += 1
             self._channel = self._broker.start(self._xid, self._options.seconds)
         return self._channel
 
@@ -247,29 +265,27 @@ class _Task:
         self._channel = None
         self._bytes = self._rows = 0
 
-    def wait(self) -> None:
-        """Wait until all branches are prepared.
+    def wait(self, most: int) -> None:
+        """Wait until at most `most` branches await an answer.
 
         Raises:
             RolledBack: the broker rolled back a branch.
         """
-        while self._requests:
-            xid, request = self._requests.pop(0)
+        while len(self._requests) > most:
+            xid, request = self._requests[0]
             if self._broker.finish_prepare(xid, request):
                 self.done.append(xid)
+            self._requests.pop(0)
 
-    def drop(self) -> None:
-        """Roll back this attempt. If that fails, the decision or a timeout will do it."""
-        left = [*self.done, *(xid for xid, _ in self._requests)]
-        with contextlib.suppress(Error, EscrowSparkError):
+    def drop(self, branches: list[Xid]) -> None:
+        """Roll back these branches."""
+        with contextlib.suppress(Error):
             if self._broker.connection.blocked is not None:
                 # The broker reads nothing after a publish that it does not accept, so use another connection.
                 close(self._options.endpoint, ROLE)
             elif self._channel is not None:
                 self._channel.close()  # rolls back the current branch, unless it has ended
-            if self._channel is not None and self._xid is not None:
-                left.append(self._xid)
-            discard(escrow(self._options.endpoint, ROLE), left)
+        discard(escrow(self._options.endpoint, ROLE), branches)
 
 
 def check_target(broker: Escrow, kind: str, name: str) -> None:
