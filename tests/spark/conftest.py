@@ -58,7 +58,7 @@ def spark(broker: BrokerProcess) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    found = session("local[2]", conf=conf)
+    found = session("local[2]", conf=conf, oldest=escrowmq.spark.OLDEST_PYSPARK)
     escrowmq.spark.register(found)
     yield found
     found.stop()

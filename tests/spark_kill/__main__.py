@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tests.spark_kill.moments import run_moments
 from tests.spark_kill.points import POINTS
 from tests.spark_kill.rounds import plan, run_rounds
 
@@ -17,8 +18,14 @@ from tests.spark_kill.rounds import plan, run_rounds
 @click.option(
     "--point", help=f"Kill only at points whose name contains this text. The points are: {'; '.join(POINTS)}."
 )
-def main(rounds: int, seed: int, point: str | None) -> None:
+@click.option("--moments", is_flag=True, help="Kill and freeze at random moments instead of at the points.")
+def main(rounds: int, seed: int, point: str | None, moments: bool) -> None:
     """Move messages between queues with Spark, kill the processes involved, and count the messages."""
+    if moments:
+        with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
+            run_moments(Path(folder), rounds, seed, click.echo)
+        click.echo(f"{rounds} rounds: every message was moved exactly once, and no branch or reservation is left")
+        return
     points = plan(rounds, seed) if point is None else [name for name in POINTS if point in name] * rounds
     with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
         run_rounds(Path(folder), points, seed, click.echo)

@@ -1,4 +1,7 @@
-"""`python -m tests.spark_kill.driver FOLDER` moves messages from queue `in` to queue `out`, until it is killed."""
+"""`python -m tests.spark_kill.driver FOLDER` moves messages from queue `in` to queue `out`, until it is killed.
+
+Without the environment variable KILL_RECONNECT it ends when all messages have been moved.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,12 @@ def main(folder: Path) -> None:
     spark.dataSource.register(MortalDataSource)
     source = spark.readStream.format("escrowmq").option("subscribe", "in").option("group", "mover")
     source = source.option("maxMessagesPerTrigger", os.environ["KILL_BATCH"]).option("minPartitions", "2")
+    seconds = os.environ.get("KILL_RECONNECT")
+    source = source.option("reconnectTimeout", seconds or "60")
     sink = source.load().select("body").writeStream.format("escrowmq").option("queue", "out")
-    sink = sink.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    sink = sink.option("checkpointLocation", str(folder / "checkpoint")).option("reconnectTimeout", seconds or "60")
+    if seconds is None:
+        sink = sink.trigger(availableNow=True)
     sink.start().awaitTermination()
     spark.stop()
 

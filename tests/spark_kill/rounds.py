@@ -135,10 +135,11 @@ def run_driver(folder: Path, broker: BrokerProcess, more: dict[str, str]) -> int
                 process.wait()
 
 
-def check(broker: BrokerProcess, fed: int, *, settled: bool) -> None:
+def check(broker: BrokerProcess, fed: int, *, settled: bool, ordered: bool = True) -> None:
     """Check that no message was duplicated or invented (PIPE-1, PIPE-2).
 
-    With `settled`, also check that none was lost, and that nothing is reserved or in doubt.
+    With `settled`, also check that none was lost, and that nothing is reserved or in doubt; with `ordered`, also their
+    order.
     """
     with connect(broker.url) as connection:
         broker_side = Escrow(connection)
@@ -152,7 +153,7 @@ def check(broker: BrokerProcess, fed: int, *, settled: bool) -> None:
             return
         lost = wanted - counts.keys()
         assert not lost, f"{len(lost)} messages are lost, for example {min(lost)!r}"
-        assert found == sorted(found, key=int), "the messages are out of order"
+        assert not ordered or found == sorted(found, key=int), "the messages are out of order"
         (left,) = broker_side.describe("in")
         held = broker_side.hold("in", "mover")
         assert (left.ready, held.end - held.first, held.settled) == (0, 0, fed + 1), (left, held)

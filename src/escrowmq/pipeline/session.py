@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.java import SparkUnavailableError, prepare
+from escrowmq.java import OLDEST_PYSPARK, SparkUnavailableError, prepare
 from escrowmq.pipeline import archive
 
 if TYPE_CHECKING:
@@ -36,7 +36,11 @@ sys.path[:] = [path for path in sys.path if not path.endswith("/pyspark.zip")]
 
 
 def session(
-    master: str = "local[*]", *, conf: Mapping[str, str] | None = None, java: Sequence[str] | None = None
+    master: str = "local[*]",
+    *,
+    conf: Mapping[str, str] | None = None,
+    java: Sequence[str] | None = None,
+    oldest: tuple[int, int] = OLDEST_PYSPARK,
 ) -> SparkSession:
     """Start a session.
 
@@ -44,11 +48,12 @@ def session(
         master: the Spark master, which may be any cluster (PIPE-6).
         conf: settings that override ours.
         java: arguments for the local Java; by default, those that make it use its archive of classes, if there is one.
+        oldest: the oldest suitable version of PySpark; by default, that of the audit.
 
     Raises:
         SparkUnavailableError: Spark or Java is missing.
     """
-    prepare()
+    prepare(oldest)
     local = master.startswith("local")
     from pyspark.sql import SparkSession
 

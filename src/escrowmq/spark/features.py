@@ -80,8 +80,9 @@ def shortcomings(version: str) -> list[str]:
     if LIMITS:
         return []
     text = (
-        f"PySpark {version} does not tell sources in Python where a micro-batch begins, so trigger availableNow reads "
-        "one micro-batch of at most maxMessagesPerTrigger messages, and the first micro-batch of a run reads a stream "
-        "to its end; use PySpark 4.2 or newer, or trigger processingTime"
+        f"PySpark {version} does not tell sources in Python where a micro-batch begins: trigger availableNow reads one "
+        "micro-batch of at most maxMessagesPerTrigger messages, which stay reserved until the next run unless the sink "
+        "is escrowmq, and the first micro-batch of a run reads a stream to its end; use PySpark 4.2 or newer, or "
+        "trigger processingTime"
     )
     return [text]

@@ -34,6 +34,7 @@ class ProgressListener(StreamingQueryListener):
         self._to = log or _log
         self._endpoint = endpoint
         self._server: ThreadingHTTPServer | None = None
+        self.port = 0
         self._lock = threading.Lock()
         self.latest: dict[str, QueryProgress] = {}
 
@@ -42,8 +43,8 @@ class ProgressListener(StreamingQueryListener):
         with self._lock:
             return exposition(self.latest.values())
 
-    def serve(self, host: str, port: int) -> int:
-        """Serve `metrics` at `/metrics`, in a thread. Returns the port, which is a free one if `port` is 0."""
+    def serve(self, host: str, port: int) -> None:
+        """Serve `metrics` at `/metrics`, in a thread. If `port` is 0, it is a free one; see the attribute `port`."""
         listener = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,7 +62,7 @@ class ProgressListener(StreamingQueryListener):
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         threading.Thread(target=self._server.serve_forever, name="escrowmq metrics", daemon=True).start()
-        return self._server.server_port
+        self.port = self._server.server_port
 
     def stop(self) -> None:
         """End the server, and close the connection to the broker."""
