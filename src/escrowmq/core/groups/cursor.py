@@ -8,13 +8,14 @@ takes effect. What retention drops from the stream is taken for settled, and is 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.budget import DEAD_LETTERED, EXAMINED, HEADERS
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.orders import AnyOrder, Lanes, Order
 from escrowmq.core.groups.settled import Settled
+from escrowmq.core.leftover import FREED, freed
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.groups import (
@@ -403,10 +404,21 @@ class Cursor:
             self.wake()
 
     def end(self) -> None:
-        """Forget the deadline and the stream's call."""
+        """Forget the deadline and the stream's call. The memory of many leases is freed in later turns."""
         if self._deadline is not None:
             self._deadline.cancel()
         self.stream.unwatch(self)
+        if len(self.out) > PIECE:
+            self.group.host.left_over.add(_freed(self.out))
+            self.group.host.left_over.add(freed(self._due))
+            self.out, self._due = {}, []
+
+
+def _freed(out: dict[int, Out]) -> Iterator[None]:
+    while out:
+        for _ in range(min(FREED, len(out))):
+            out.popitem()
+        yield
 
 
 class Settling:

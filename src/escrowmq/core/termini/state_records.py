@@ -46,23 +46,23 @@ def _fields(number: int, key: TerminusKey, user: str, settings: TerminusSettings
 class CapturedTerminus:
     """A quick copy of a durable terminus, which is encoded as records later, on any thread.
 
-    A user may have many thousands of termini, which are copied between two turns, so `unsettled` is None for one that
-    has no unsettled deliveries in the log.
+    A user may have many thousands of termini, which are copied between two turns, so what never changes is read later,
+    and so is the number of the next delivery, which may be too high. `unsettled` is None for a terminus that has no
+    unsettled deliveries in the log.
     """
 
-    __slots__ = ("_key", "_next", "_number", "_settings", "_user", "unsettled")
+    __slots__ = ("_number", "_settings", "_terminus", "unsettled")
 
     def __init__(self, terminus: Terminus) -> None:
+        self._terminus = terminus
         self._number = terminus.number
-        self._key = terminus.key
-        self._user = terminus.user
         self._settings = terminus.settings
-        self._next = terminus.deliveries.next_number
         self.unsettled = CapturedUnsettled(terminus) if terminus.keeps and not terminus.idle else None
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Yield the records of the terminus and of its unsettled deliveries."""
-        fields = _fields(self._number, self._key, self._user, self._settings, self._next)
+        terminus = self._terminus
+        fields = _fields(self._number, terminus.key, terminus.user, self._settings, terminus.deliveries.next_number)
         yield Kind.TERMINUS_SET, [encode_change(**fields)]
         if self.unsettled is not None:
             yield from self.unsettled.records()

@@ -192,3 +192,23 @@ def test_a_message_that_is_given_back_after_a_restart_finds_what_was_out_in_piec
     assert turns >= 6
     stale = c.group.settle(last).stale
     assert len(stale) == 2, "those of the same lane were revoked, the others are valid again"
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_leases_of_a_deleted_topic_are_freed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "PIECE", 7)
+    monkeypatch.setattr(cursor, "FREED", 10)
+    c = Consuming()
+    c.publish(*[f"{i}" for i in range(50)])
+    while c.lease(7):
+        pass
+    out, engine = c.group.cursor(c.stream).out, c.site.broker.engine
+    assert len(out) == 50
+    engine.requests.left = 0
+    c.site.broker.topics.delete(c.site.vhost, "t")
+    sizes = [len(out)]
+    while engine.left_over:
+        engine.turn.end()
+        sizes.append(len(out))
+    assert (sizes[0], sizes[-1]) == (50, 0)
+    assert max(before - after for before, after in pairwise(sizes)) == 10
