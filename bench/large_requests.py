@@ -19,11 +19,13 @@ MESSAGES = 300_000
 BRANCHES = 9000
 _TTL = 3_600_000
 _NAMES = [f"bench-{number}" for number in range(10)]
+DECIDED = _NAMES[0]
+"""The queue of the branches of `decision`."""
 _DEAD = "bench-dead"
 _PREPARE, _PREPARE_OK = frames.method_id(105, 40), frames.method_id(105, 41)
 _COMMIT, _COMMIT_OK = frames.method_id(105, 10), frames.method_id(105, 11)
 _ROLLBACK, _ROLLBACK_OK = frames.method_id(105, 60), frames.method_id(105, 61)
-_DECIDE, _DECIDE_OK = frames.method_id(240, 60), frames.method_id(240, 61)
+_DECIDE, DECIDE_OK = frames.method_id(240, 60), frames.method_id(240, 61)
 _RECOVER, _RECOVER_OK = frames.method_id(60, 110), frames.method_id(60, 111)
 _FLOW, _FLOW_OK = frames.method_id(20, 20), frames.method_id(20, 21)
 _SET_TIMEOUT, _SET_TIMEOUT_OK = frames.method_id(105, 70), frames.method_id(105, 71)
@@ -86,60 +88,68 @@ class LargeBranches(Stalls):
         with channel_of(broker) as connection:
             _declare(connection)
             connection.call(1, frames.dtx_select(1), frames.DTX_SELECT_OK)
-            branch = self._started(connection, b"published")
+            branch = _started(connection, b"published")
             _publish(connection, count, _NAMES)
-            self._ended(connection, branch)
+            _ended(connection, branch)
             self._asked(broker, "prepare", connection, _PREPARE, frames.longstr(branch), _PREPARE_OK)
             self._asked(broker, "commit", connection, _COMMIT, frames.longstr(branch) + b"\0", _COMMIT_OK)
         with channel_of(broker) as connection:
             _held(connection, count)
             connection.call(1, frames.dtx_select(1), frames.DTX_SELECT_OK)
-            branch = self._started(connection, b"settled")
+            branch = _started(connection, b"settled")
             _after(connection, frames.basic_ack(1, 0, multiple=True))
-            self._ended(connection, branch)
+            _ended(connection, branch)
             self._asked(broker, "prepare-settled", connection, _PREPARE, frames.longstr(branch), _PREPARE_OK)
             self._asked(broker, "rollback", connection, _ROLLBACK, frames.longstr(branch), _ROLLBACK_OK)
         with channel_of(broker) as connection:
             take(connection, count)
             connection.call(1, frames.dtx_select(1), frames.DTX_SELECT_OK)
-            self._started(connection, b"lost")
+            _started(connection, b"lost")
             _after(connection, frames.basic_ack(1, 0, multiple=True))
             self._watched(broker, "abandon", partial(lose, broker, connection, count))
         self._decide(broker, max(int(BRANCHES * settings.scale), 5))
 
     def _decide(self, broker: Broker, count: int) -> None:
         with channel_of(broker) as connection:
-            connection.call(1, frames.dtx_select(1), frames.DTX_SELECT_OK)
-            names = [b"%d" % number for number in range(count)]
-            for name in names:
-                branch = self._started(connection, b"decided", name)
-                props = properties(LoadMessage(b""), delivery_mode=2)
-                connection.socket.sendall(publish_head(1, "", "bench-0", len(name), props) + body_frames(1, name, 0))
-                self._ended(connection, branch)
-                request = frames.method(1, _PREPARE, b"\0\0" + frames.longstr(branch))
-                connection.call(1, request, _PREPARE_OK)
-            winners = frames.shortstr("bqual") + _array(names)
-            arguments = pack(">I", 1) + frames.longstr(b"decided") + frames.longstr(winners) + frames.shortstr("bench")
-            request = frames.method(1, _DECIDE, arguments + pack(">Q", 1))
-            self._watched(broker, "decide", lambda: connection.call(1, request, _DECIDE_OK))
-
-    def _started(self, connection: Connection, gtrid: bytes, bqual: bytes = b"b") -> bytes:
-        branch = _xid(gtrid, bqual)
-        arguments = b"\0\0" + frames.longstr(branch) + b"\0"
-        connection.call(1, frames.method(1, frames.DTX_START, arguments), frames.DTX_START_OK)
-        timeout = b"\0\0" + frames.longstr(branch) + pack(">I", 0)
-        connection.call(1, frames.method(1, _SET_TIMEOUT, timeout), _SET_TIMEOUT_OK)
-        return branch
-
-    def _ended(self, connection: Connection, branch: bytes) -> None:
-        arguments = b"\0\0" + frames.longstr(branch) + b"\0"
-        connection.call(1, frames.method(1, frames.DTX_END, arguments), frames.DTX_END_OK)
+            request = decision(connection, count)
+            self._watched(broker, "decide", lambda: connection.call(1, request, DECIDE_OK))
 
     def _asked(
         self, broker: Broker, short: str, connection: Connection, method: int, arguments: bytes, answer: int
     ) -> None:
         request = frames.method(1, method, b"\0\0" + arguments)
         self._watched(broker, short, lambda: connection.call(1, request, answer))
+
+
+def decision(connection: Connection, count: int) -> bytes:
+    """Prepare branches that publish one message each, and return the request that decides all of them. Its answer is
+    `DECIDE_OK`.
+    """
+    connection.call(1, frames.dtx_select(1), frames.DTX_SELECT_OK)
+    names = [b"%d" % number for number in range(count)]
+    for name in names:
+        branch = _started(connection, b"decided", name)
+        props = properties(LoadMessage(b""), delivery_mode=2)
+        connection.socket.sendall(publish_head(1, "", DECIDED, len(name), props) + body_frames(1, name, 0))
+        _ended(connection, branch)
+        connection.call(1, frames.method(1, _PREPARE, b"\0\0" + frames.longstr(branch)), _PREPARE_OK)
+    winners = frames.shortstr("bqual") + _array(names)
+    arguments = pack(">I", 1) + frames.longstr(b"decided") + frames.longstr(winners) + frames.shortstr("bench")
+    return frames.method(1, _DECIDE, arguments + pack(">Q", 1))
+
+
+def _started(connection: Connection, gtrid: bytes, bqual: bytes = b"b") -> bytes:
+    branch = _xid(gtrid, bqual)
+    arguments = b"\0\0" + frames.longstr(branch) + b"\0"
+    connection.call(1, frames.method(1, frames.DTX_START, arguments), frames.DTX_START_OK)
+    timeout = b"\0\0" + frames.longstr(branch) + pack(">I", 0)
+    connection.call(1, frames.method(1, _SET_TIMEOUT, timeout), _SET_TIMEOUT_OK)
+    return branch
+
+
+def _ended(connection: Connection, branch: bytes) -> None:
+    arguments = b"\0\0" + frames.longstr(branch) + b"\0"
+    connection.call(1, frames.method(1, frames.DTX_END, arguments), frames.DTX_END_OK)
 
 
 def _xid(gtrid: bytes, bqual: bytes) -> bytes:

@@ -110,17 +110,13 @@ class ManyBindings(Stalls):
         with channel_of(broker) as connection:
             connection.call(1, declare, frames.QUEUE_DECLARE_OK)
             for short, (exchange, tables) in situations.items():
-                binds = [_bind("compared", exchange, str(number), table) for number, table in enumerate(tables)]
+                bind = partial(frames.queue_bind, 1, "compared", exchange)
+                binds = [bind(str(number), {**table}) for number, table in enumerate(tables)]
                 connection.calls(1, binds, frames.QUEUE_BIND_OK)
                 publish = publish_head(1, exchange, "", 1, listed) + body_frames(1, b"x", 0)
                 # The declaration is answered after the messages that were sent before it.
                 request = publish * _MESSAGES + declare
                 self._watched(broker, short, partial(connection.call, 1, request, frames.QUEUE_DECLARE_OK))
-
-
-def _bind(queue: str, exchange: str, key: str, arguments: dict[str, int]) -> bytes:
-    names = frames.shortstr(queue) + frames.shortstr(exchange) + frames.shortstr(key)
-    return frames.method(1, frames.QUEUE_BIND, b"\0\0" + names + b"\0" + frames.table({**arguments}))
 
 
 MANY_OBJECTS: tuple[Stalls, ...] = (ManyObjects(), ManyBindings())

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from struct import pack
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from bench import hostile, operations
 from bench.brokers import Broker
-from bench.measure import Measurement
-from bench.scenario import BACKLOG, Figure, Scenario, Settings, fill
-from bench.stalls import channel_of, lose, take
+from bench.measure import MeasureError, Measurement
+from bench.operations import Operation
+from bench.scenario import Figure, Scenario, Settings
+from bench.stalls import channel_of
 from escrowmq import amqp10
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
-from escrowmq.perf.amqp091.content import body_frames, properties, publish_head
+from escrowmq.perf.amqp091.content import body_frames, publish_head
 from escrowmq.perf.amqp091.counting import DeliveryCounter
+from escrowmq.perf.errors import PerfError
 from escrowmq.perf.histogram import Histogram
-from escrowmq.perf.messages import LoadMessage
 from escrowmq.perf.peer import RECEIVE_SIZE
 from escrowmq.perf.url import parse_url
 
@@ -28,14 +28,8 @@ WORST_MS = 100.0
 _BATCH = 25
 EVERY_SECONDS = 0.005  # so 5000 messages per second
 _EVERY_SECONDS_10 = 0.05  # so 500 messages per second: the client is in Python, and must not take time from the other
-_TIMEOUT = 300.0
 _QUEUE = "bench-neighbour"
 _QUEUE_10 = "bench-neighbour-amqp10"
-_WITH_EXPIRATION = pack(">HB", 0x1100, 1)  # properties with a delivery mode of 1 and an expiration, which follows
-_LISTED = properties(LoadMessage(b""), delivery_mode=1)
-_NACK = frames.method_id(60, 120)
-_EXCHANGE_BIND, _EXCHANGE_BIND_OK = frames.method_id(40, 30), frames.method_id(40, 31)
-_LIST, _LIST_OK = frames.method_id(240, 80), frames.method_id(240, 81)
 
 
 class Trip(Protocol):
@@ -54,9 +48,9 @@ class Trip091:
     """Transient messages over AMQP 0-9-1."""
 
     def __init__(self, broker: Broker) -> None:
-        self._connection = Connection(parse_url(broker.url), "bench neighbour", _TIMEOUT)
+        self._connection = Connection(parse_url(broker.url), "bench neighbour", operations.TIMEOUT)
         self._counter = DeliveryCounter(lambda *_: None, lambda *_: None)
-        self._batch = (publish_head(1, "", _QUEUE, 5, _LISTED) + body_frames(1, b"hello", 0)) * _BATCH
+        self._batch = (publish_head(1, "", _QUEUE, 5, operations.LISTED) + body_frames(1, b"hello", 0)) * _BATCH
         self._data = bytearray(RECEIVE_SIZE)
         self._filled = self._sent = 0
         call = self._connection.call
@@ -82,9 +76,9 @@ class _Trip10:
     """Presettled messages over AMQP 1.0."""
 
     def __init__(self, broker: Broker) -> None:
-        self._client = amqp10.connect(broker.url, timeout=_TIMEOUT)
+        self._client = amqp10.connect(broker.url, timeout=operations.TIMEOUT)
         with channel_of(broker) as connection:
-            _declared(connection, [_QUEUE_10])
+            operations.declared(connection, [_QUEUE_10])
         self._sender = self._client.sender(f"/queues/{_QUEUE_10}", mode="presettled")
         self._receiver = self._client.receiver(f"/queues/{_QUEUE_10}", mode="presettled", credit=10 * _BATCH)
         self._batch = [amqp10.Message(b"hello").encode()] * _BATCH
@@ -136,127 +130,28 @@ class Neighbour:
             self._error = error
 
 
-def _names(count: int, kind: str) -> list[str]:
-    return [f"{kind}-{number:06d}" for number in range(count)]
-
-
-def _batches(size: int) -> list[int]:
-    """Divide `size` messages into numbers that fit into the buffers of the sockets."""
-    return [min(1000, size - first) for first in range(0, size, 1000)]
-
-
-def _publishes(count: int, exchange: str) -> bytes:
-    """Return messages with a routing key of their own each."""
-    return b"".join(publish_head(1, exchange, f"k{i}", 5, _LISTED) + body_frames(1, b"hello", 0) for i in range(count))
-
-
-def _declared(connection: Connection, names: list[str], arguments: dict[str, frames.TableValue] | None = None) -> None:
-    requests = [frames.queue_declare(1, name, durable=False, arguments=arguments) for name in names]
-    connection.calls(1, requests, frames.QUEUE_DECLARE_OK)
-
-
-def _after(connection: Connection, request: bytes) -> None:
-    """Send a request, and wait until the broker has handled it."""
-    connection.call(1, request + frames.basic_qos(1, 0), frames.BASIC_QOS_OK)
-
-
-Operation = Callable[[Broker, Connection, int], Callable[[], object]]
-"""Prepares an operation of a size on channel 1 of a connection, and returns the function that carries it out."""
-
-
-def _fanout(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    names = _names(size, "fanout")
-    _declared(connection, names)
-    connection.calls(1, [frames.queue_bind(1, name, "amq.fanout") for name in names], frames.QUEUE_BIND_OK)
-    return lambda: _after(connection, _publishes(2000, "amq.fanout"))
-
-
-def _exchanges(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    names = _names(size, "exchange")
-    declares = [frames.exchange_declare(1, name, "fanout", durable=False) for name in names]
-    connection.calls(1, declares, frames.EXCHANGE_DECLARE_OK)
-    binds = [
-        frames.method(1, _EXCHANGE_BIND, b"\0\0" + frames.shortstr(a) + frames.shortstr(b) + b"\0\0" + frames.table({}))
-        for a in names
-        for b in names
-    ]
-    connection.calls(1, binds, _EXCHANGE_BIND_OK)
-    return lambda: _after(connection, _publishes(2000, names[0]))
-
-
-def _list(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    _declared(connection, _names(size, "list"))
-    request = frames.method(1, _LIST, frames.shortstr("a"))
-    return lambda: connection.calls(1, [request] * 100, _LIST_OK)
-
-
-def _consumers(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    _declared(connection, ["consumed"])
-    requests = [frames.basic_consume(1, "consumed", name, auto_ack=False) for name in _names(size, "tag")]
-    return lambda: connection.calls(1, requests, frames.BASIC_CONSUME_OK)
-
-
-def _commit(
-    broker: Broker, connection: Connection, size: int, props: Callable[[int], bytes] = lambda _: _LISTED
-) -> Callable[[], object]:
-    _declared(connection, _names(10, "commit"))
-    connection.call(1, frames.tx_select(1), frames.TX_SELECT_OK)
-    for number, count in enumerate(_batches(size)):
-        heads = [publish_head(1, "", f"commit-{i % 10:06d}", 8, props(1000 * number + i)) for i in range(count)]
-        _after(connection, b"".join(head + body_frames(1, pack(">Q", number), 0) for head in heads))
-    return lambda: connection.call(1, frames.tx_commit(1), frames.TX_COMMIT_OK)
-
-
-def _commit_apart(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    """Commit messages of which no two are alike to the broker, because each has its own time to live."""
-
-    def props(number: int) -> bytes:
-        return _WITH_EXPIRATION + frames.shortstr(str(3_600_000 + number))
-
-    return _commit(broker, connection, size, props)
-
-
-def _commit_amqp10(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    """Commit messages that a client of AMQP 1.0 has posted in a transaction."""
-    _declared(connection, ["commit-amqp10"])
-    client = amqp10.connect(broker.url, timeout=_TIMEOUT)
-    transaction = client.begin()
-    sender = client.sender("/queues/commit-amqp10")
-    sender.send_many((amqp10.Message(f"hello {number}") for number in range(size)), transaction=transaction)
-
-    def commit() -> None:
-        client.commit(transaction)
-        client.close()
-
-    return commit
-
-
-def _reject(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    dead: dict[str, frames.TableValue] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-    _declared(connection, ["dead"])
-    connection.call(1, frames.queue_declare(1, BACKLOG, durable=True, arguments=dead), frames.QUEUE_DECLARE_OK)
-    for count in _batches(size):
-        _after(connection, (publish_head(1, "", BACKLOG, 5, _LISTED) + body_frames(1, b"hello", 0)) * count)
-    take(connection, size)
-    return lambda: _after(connection, frames.method(1, _NACK, pack(">QB", 0, 1)))
-
-
-def _lost(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
-    fill(broker, size, load="varied-backlog")
-    take(connection, size)
-    return lambda: lose(broker, connection, size)
-
-
 OPERATIONS: Final[dict[str, tuple[str, int, Operation]]] = {
-    "fanout": ("2,000 publishes to 1,000 queues each", 1000, _fanout),
-    "exchanges": ("2,000 publishes through 300 exchanges bound to each other", 300, _exchanges),
-    "list": ("100 lists of 20,000 queues", 20_000, _list),
-    "consumers": ("10,000 consumers on one queue", 10_000, _consumers),
-    "commit": ("a commit of 300,000 messages", 300_000, _commit),
-    "commit-apart": ("a commit of 300,000 messages, each with its own time to live", 300_000, _commit_apart),
-    "commit-amqp10": ("a commit of 100,000 messages over AMQP 1.0", 100_000, _commit_amqp10),
-    "reject": ("300,000 deliveries are rejected into another queue at once", 300_000, _reject),
-    "lost": ("a connection with 300,000 unacknowledged is lost", 300_000, _lost),
+    "fanout": ("2,000 publishes to 1,000 queues each", 1000, operations.fanout),
+    "exchanges": ("2,000 publishes through 300 exchanges bound to each other", 300, operations.exchanges),
+    "headers": ("3,000 bindings of a headers exchange and 200 publishes through them", 3000, operations.headers),
+    "list": ("100 lists of 20,000 queues", 20_000, operations.list_queues),
+    "consumers": ("10,000 consumers on one queue", 10_000, operations.consumers),
+    "commit": ("a commit of 300,000 messages", 300_000, operations.commit),
+    "commit-apart": ("a commit of 300,000 messages, each with its own time to live", 300_000, operations.commit_apart),
+    "commit-amqp10": ("a commit of 100,000 messages over AMQP 1.0", 100_000, operations.commit_amqp10),
+    "decide": ("a decision over 9,000 branches", 9000, operations.decide),
+    "reject": ("300,000 deliveries are rejected into another queue at once", 300_000, operations.reject),
+    "stream": ("a stream of 60,000 messages that were published singly is read", 60_000, operations.stream),
+    "delete": ("a queue with 300,000 messages, and one with 20,000 bindings, are deleted", 20_000, operations.delete),
+    "lost": ("a connection with 300,000 unacknowledged is lost", 300_000, operations.lost),
+    "lost-links": ("an AMQP 1.0 connection with 4,000 links is lost", 4000, hostile.lost_links),
+    "patterns": ("1,000 declarations are checked against a pattern of 25 characters", 1000, hostile.patterns),
+    "sockets": ("10,050 connections that never log in", 10_050, hostile.sockets),
+    "logins": ("500 wrong logins from as many addresses", 500, hostile.logins),
+    "uploads": ("300 uploads of 4 MiB that a user without permissions breaks off", 300, hostile.uploads),
+    "held": ("253 MiB of unacknowledged deliveries and 60 MiB in an idle transaction", 253, hostile.held),
+    "hung": ("a consumer that reads nothing of 64 MiB", 64, hostile.hung),
+    "declares": ("6,000 declarations with arguments of 15 kB", 6000, hostile.declares),
 }
 
 
@@ -282,6 +177,18 @@ class Neighbours(Scenario):
         )
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        try:
+            first, second = self._beside(broker, settings)
+        except PerfError as error:
+            raise MeasureError(f"the operation failed: {error}") from error
+        figures = {}
+        for suffix, worst, found in (("", ".worst", first), (".amqp10", ".amqp10-worst", second)):
+            figures[self.name + suffix] = found.percentile(99) / 1e6
+            figures[self.name + worst] = found.maximum / 1e6
+        return Measurement(figures)
+
+    def _beside(self, broker: Broker, settings: Settings) -> tuple[Histogram, Histogram]:
+        """Carry the operation out, and return the latencies of both clients."""
         with channel_of(broker) as connection:
             operation = self._operation(broker, connection, max(int(self._size * settings.scale), 10))
             with (
@@ -291,11 +198,7 @@ class Neighbours(Scenario):
                 time.sleep(0.5)
                 operation()
                 time.sleep(0.5)
-        figures = {}
-        for suffix, worst, found in (("", ".worst", first.latencies), (".amqp10", ".amqp10-worst", second.latencies)):
-            figures[self.name + suffix] = found.percentile(99) / 1e6
-            figures[self.name + worst] = found.maximum / 1e6
-        return Measurement(figures)
+        return first.latencies, second.latencies
 
 
 NEIGHBOURS: tuple[Scenario, ...] = tuple(Neighbours(name) for name in OPERATIONS)

@@ -198,9 +198,12 @@ def command(broker: Broker, *arguments: str) -> None:
         raise MeasureError(f"escrowmq {' '.join(arguments)}: {done.stderr.strip()}")
 
 
-def take(connection: Connection, count: int) -> None:
-    """Get all messages of the backlog delivered without acknowledging any."""
-    connection.socket.sendall(frames.basic_consume(1, BACKLOG, f"{CONSUMER_TAG}0000", auto_ack=False))
+def take(
+    connection: Connection, count: int, queue: str = BACKLOG, arguments: dict[str, frames.TableValue] | None = None
+) -> None:
+    """Get all messages of a queue delivered without acknowledging any. `arguments` are those of the consumer."""
+    consume = frames.basic_consume(1, queue, f"{CONSUMER_TAG}0000", auto_ack=False, arguments=arguments)
+    connection.socket.sendall(consume)
     counter = DeliveryCounter(lambda *_: None, lambda *_: None)
     data = bytearray(RECEIVE_SIZE)
     filled = 0

@@ -104,6 +104,18 @@ _NEIGHBOURS: Final[Neighbours] = {
     "neighbours-exchanges": "publishes 2,000 messages through 300 exchanges bound to each other",
     "neighbours-list": "lists 20,000 queues 100 times",
     "neighbours-consumers": "subscribes 10,000 consumers to one queue",
+    "neighbours-headers": "binds a queue 3,000 times to a headers exchange, and publishes through it",
+    "neighbours-decide": "decides 9,000 branches at once",
+    "neighbours-stream": "reads a stream of 60,000 messages that were published singly",
+    "neighbours-delete": "deletes a queue with 300,000 messages, and one with 20,000 bindings",
+    "neighbours-lost-links": "disappears with 4,000 AMQP 1.0 links",
+    "neighbours-patterns": "has 1,000 names compared with an exponential pattern",
+    "neighbours-sockets": "opens 10,050 connections and never logs in",
+    "neighbours-logins": "logs in wrongly from 500 addresses",
+    "neighbours-uploads": "breaks off 300 uploads of 4 MiB, without any permission",
+    "neighbours-held": "holds 253 MiB of deliveries, and 60 MiB in an idle transaction",
+    "neighbours-hung": "reads nothing of the 64 MiB that it consumes",
+    "neighbours-declares": "declares 6,000 queues with 15 kB of arguments each",
 }
 _LINKS: Final[Rows] = {
     ("amqp10-presettled", "amqp10-presettled"): "presettled, transient",

@@ -189,10 +189,12 @@ def queue_declare(
     return method(channel, QUEUE_DECLARE, b"\0\0" + shortstr(name) + bits + table(arguments or {}))
 
 
-def queue_bind(channel: int, queue: str, exchange: str, routing_key: str = "") -> bytes:
+def queue_bind(
+    channel: int, queue: str, exchange: str, routing_key: str = "", arguments: dict[str, TableValue] | None = None
+) -> bytes:
     """queue.bind."""
     names = shortstr(queue) + shortstr(exchange) + shortstr(routing_key)
-    return method(channel, QUEUE_BIND, b"\0\0" + names + b"\0" + table({}))
+    return method(channel, QUEUE_BIND, b"\0\0" + names + b"\0" + table(arguments or {}))
 
 
 def queue_purge(channel: int, name: str) -> bytes:
@@ -210,12 +212,14 @@ def basic_qos(channel: int, prefetch: int) -> bytes:
     return method(channel, BASIC_QOS, pack(">IHB", 0, prefetch, 0))
 
 
-def basic_consume(channel: int, queue: str, consumer_tag: str, auto_ack: bool) -> bytes:
+def basic_consume(
+    channel: int, queue: str, consumer_tag: str, auto_ack: bool, arguments: dict[str, TableValue] | None = None
+) -> bytes:
     """basic.consume."""
     return method(
         channel,
         BASIC_CONSUME,
-        b"\0\0" + shortstr(queue) + shortstr(consumer_tag) + bytes((auto_ack << 1,)) + table({}),
+        b"\0\0" + shortstr(queue) + shortstr(consumer_tag) + bytes((auto_ack << 1,)) + table(arguments or {}),
     )
 
 
