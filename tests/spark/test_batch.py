@@ -42,6 +42,33 @@ def test_a_row_has_all_parts_of_a_message(desk: Desk) -> None:
 
 
 @pytest.mark.rule("PIPE-1")
+def test_messages_that_all_differ_have_their_own_rows(desk: Desk) -> None:
+    source, count = desk.queue("in"), 500
+    desk.channel.queue_bind(source, "amq.topic", f"{source}.#")
+    keys = [f"{source}.{n}" for n in range(count)]
+    sent = [
+        Properties(
+            delivery_mode=2,
+            message_id=f"id-{n}",
+            correlation_id=None if n % 3 else f"order-{n}",
+            timestamp=1_700_000_000 + n,
+            headers={"tenant": "acme", "number": n, "nested": {"n": n}} if n % 7 else {"odd": n / 4},
+        )
+        for n in range(count)
+    ]
+    desk.channel.publish_many("amq.topic", keys, [b"%d" % n for n in range(count)], sent)
+    rows = desk.spark.read.format("escrowmq").option("subscribe", source).option("group", "g").load()
+    found = {int(row.body): row for row in rows.collect()}
+    assert sorted(found) == list(range(count))
+    for n, row in found.items():
+        own = row.properties
+        assert (row.routing_key, own.message_id, own.correlation_id) == (keys[n], f"id-{n}", sent[n].correlation_id)
+        assert own.timestamp.timestamp() == sent[n].timestamp
+        wanted = {"tenant": "acme", "number": str(n), "nested": f'{{"n": {n}}}'} if n % 7 else {"odd": str(n / 4)}
+        assert row.headers == wanted
+
+
+@pytest.mark.rule("PIPE-1")
 def test_messages_are_reserved_and_settled_when_the_job_is_done(desk: Desk) -> None:
     source = desk.queue("in", numbered(20))
     options = {"subscribe": source, "group": "nightly", "maxMessagesPerPartition": "7"}

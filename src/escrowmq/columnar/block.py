@@ -111,10 +111,16 @@ class _Plain:
         return self._spread(as_utf8(_binaries(self._bulk.routing_keys)))
 
     def property(self, name: str, kind: pa.DataType) -> pa.Array:
-        return self._spread(properties.column(self._octets, name, self._fields[name], kind))
+        field = self._fields.get(name)
+        if field is None:
+            return pa.nulls(len(self._rows), kind)
+        return self._spread(properties.column(self._octets, name, field, kind))
 
     def headers(self, kind: pa.DataType) -> pa.Array:
-        return self._spread(headers.column(self._octets, self._fields[properties.HEADERS], kind))
+        field = self._fields.get(properties.HEADERS)
+        if field is None:
+            return pa.nulls(len(self._rows), kind)
+        return self._spread(headers.column(self._octets, field, kind))
 
     def body(self) -> pa.Array:
         contents = self._bulk.contents
@@ -152,10 +158,16 @@ class _Packed:
         return as_utf8(self._octets.strings(*self._parts.routing_key)) if self._keys is None else self._keys()
 
     def property(self, name: str, kind: pa.DataType) -> pa.Array:
-        return properties.column(self._octets, name, self._fields[name], kind)
+        field = self._fields.get(name)
+        if field is None:
+            return pa.nulls(len(self._contents.starts), kind)
+        return properties.column(self._octets, name, field, kind)
 
     def headers(self, kind: pa.DataType) -> pa.Array:
-        return headers.column(self._octets, self._fields[properties.HEADERS], kind)
+        field = self._fields.get(properties.HEADERS)
+        if field is None:
+            return pa.nulls(len(self._contents.starts), kind)
+        return headers.column(self._octets, field, kind)
 
     def body(self) -> pa.Array:
         return self._octets.strings(*self._parts.body)

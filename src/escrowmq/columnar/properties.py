@@ -31,29 +31,29 @@ class Field(NamedTuple):
 
 
 def fields(octets: Octets, lists: Extent, wanted: Collection[str]) -> dict[str, Field]:
-    """Find the `wanted` properties in property lists. A malformed list has none (`message.properties_of`)."""
+    """Find the `wanted` properties in property lists; those that occur nowhere are left out. A malformed list has none
+    (`message.properties_of`).
+    """
     starts, ends = lists
-    found = {
-        name: Field(Extent(starts.copy(), starts.copy()), np.zeros(len(starts), np.bool_))
-        for name, _ in BASIC_PROPERTIES
-        if name in wanted
-    }
-    if not found:
-        return found
-    for flags, rows in _groups(octets, lists):
+    found: dict[str, Field] = {}
+    for flags, rows in _groups(octets, lists) if wanted else ():
         at, stop = starts[rows] + 2, ends[rows]
         values: dict[str, Extent] = {}
         for bit, (name, kind) in enumerate(BASIC_PROPERTIES):
             if not flags & 0x8000 >> bit:
                 continue
             begin, at = _value(octets, at, stop, kind)
-            if name in found:
+            if name in wanted:
                 values[name] = Extent(begin, at)
         whole = at == stop
+        if whole.all() and isinstance(rows, slice):
+            return {name: Field(extent, whole) for name, extent in values.items()}
         if not whole.all():
             rows = np.arange(len(starts))[rows][whole]
             values = {name: Extent(begin[whole], end[whole]) for name, (begin, end) in values.items()}
         for name, (begin, end) in values.items():
+            if name not in found:
+                found[name] = Field(Extent(starts.copy(), starts.copy()), np.zeros(len(starts), np.bool_))
             field = found[name]
             field.places.starts[rows], field.places.ends[rows], field.present[rows] = begin, end, True
     return found
