@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class Code(IntEnum):
@@ -91,3 +94,23 @@ class ResultCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_TIMEOUT = 207
     ILLEGAL_OPERATION = 604
+
+
+_POP: Final = "pop consumption is not supported over remoting; let the client rebalance (clientRebalance), or use gRPC"
+_REPLY: Final = "replies to requests of producers are not supported; send an ordinary message to a topic for replies"
+UNSUPPORTED: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        324: _REPLY,
+        325: _REPLY,
+        400: _POP,
+        401: _POP,
+        200050: _POP,
+        200051: _POP,
+        200052: _POP,
+        200053: _POP,
+        200054: _POP,
+        200055: _POP,
+        200151: _POP,
+    }
+)
+"""What clients are told about requests that the broker knows and does not serve, by code."""

@@ -12,7 +12,7 @@ from escrowmq.wire.outbox import Outbox, Piece
 from escrowmq.wire.rocketmq.keys import enter_with_key
 from escrowmq.wire.rocketmq.login import RocketmqLogin
 from escrowmq.wire.rocketmq.remoting.clients import ConsumerRegistry
-from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
+from escrowmq.wire.rocketmq.remoting.codes import UNSUPPORTED, Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.errors import RESULTS, RequestFault
 from escrowmq.wire.rocketmq.remoting.frames import (
     HEAD,
@@ -289,7 +289,8 @@ class RemotingConnection:
         try:
             handler = HANDLERS.get(command.code)
             if handler is None:
-                raise RequestFault(ResultCode.NOT_SUPPORTED, f"request code {command.code} is not supported")
+                text = UNSUPPORTED.get(command.code, "it is not supported")
+                raise RequestFault(ResultCode.NOT_SUPPORTED, f"request code {command.code}: {text}")
             reply = handler(self, command)
         except RequestFault as fault:
             self.respond(command, Command(fault.result, remark=fault.text))

@@ -16,6 +16,17 @@ def test_requests_of_the_broker_are_not_accepted() -> None:
     assert not OWN & HANDLERS.keys()
 
 
+@pytest.mark.parametrize(
+    ("code", "text"), [(200050, "pop consumption is"), (325, "replies to requests"), (9999, "it is not supported")]
+)
+def test_a_request_that_is_not_served_is_refused_with_a_reason(code: int, text: str) -> None:
+    client = Client(server())
+    answer = client.call(code)
+    assert answer.code == ResultCode.NOT_SUPPORTED
+    assert (answer.remark or "").startswith(f"request code {code}: {text}")
+    assert code not in HANDLERS
+
+
 @pytest.mark.parametrize("code", sorted(HANDLERS))
 def test_a_request_without_fields_is_answered(code: int) -> None:
     client = Client(server())
