@@ -148,7 +148,7 @@ docs: $(VENV)/.ready ## write the generated pages (guarantees, configuration, co
 	$(BIN)/python -m tools.branches
 	$(BIN)/python -m tools.figures
 
-peers: $(VENV)/artemis/.fetched $(VENV)/broker-j/.fetched $(VENV)/rocketmq-broker/.fetched ## fetch brokers (130 MB), which need Java, for the AMQP 1.0 and RocketMQ parts of bench
+peers: $(VENV)/artemis/.fetched $(VENV)/broker-j/.fetched $(VENV)/rocketmq-broker/.fetched $(VENV)/kafka/.fetched $(VENV)/spark-kafka/.fetched ## fetch brokers (180 MB), which need Java, for the AMQP 1.0, RocketMQ and Kafka parts of bench
 
 bench: $(VENV)/.spark peers ## measure side by side with other brokers, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bench import report
 from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ, TimedEscrowMQ
+from bench.kafka_broker import Kafka, KafkaSynced
 from bench.measure import MeasureError, Measurement, machine, sync_rate
 from bench.peers import Artemis, BrokerJ
 from bench.rocketmq_broker import RocketMQ
@@ -146,6 +147,8 @@ def broker_kinds(console: Console, only: str | None) -> Kinds:
         (Artemis, Artemis.missing()),
         (BrokerJ, BrokerJ.missing()),
         (RocketMQ, RocketMQ.missing()),
+        (Kafka, Kafka.missing()),
+        (KafkaSynced, KafkaSynced.missing()),
     ):
         if only in (None, kind.name.lower()):
             if missing is None:
@@ -195,7 +198,7 @@ def _terminated(*_: object) -> NoReturn:
 @click.option("--quick", is_flag=True, help="Short runs and small backlogs, to check that everything works.")
 @click.option(
     "--only",
-    type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j", "rocketmq"]),
+    type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j", "rocketmq", "kafka", "kafka synced"]),
     help="Measure only this broker.",
 )
 @click.option(

@@ -23,6 +23,7 @@ from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
 from bench.rocketmq import ROCKETMQ_RATES
 from bench.scenario import Figure, Scenario, Settings
+from bench.spark_kafka import SPARK_BESIDE_KAFKA
 from bench.spark_link import measured
 from bench.spark_rows import COLUMNS, PATHS, ROWS
 from bench.spark_rows import measured as paces
@@ -175,6 +176,7 @@ SCENARIOS: dict[str, Scenario] = {
         HalfPending(),
         SparkLink(),
         SparkRows(),
+        *SPARK_BESIDE_KAFKA,
         PriorityBacklog(),
         DeadLetters(),
         *STALLS,
