@@ -44,15 +44,18 @@ _log = logging.getLogger("escrowmq.admin")
 
 
 def audited(operations: Mapping[str, Operation]) -> dict[str, Operation]:
-    """Return the same operations, of which those in `LOGGED` write their line once they have succeeded."""
+    """Return the same operations, of which those in `LOGGED` write their line once they have succeeded. These take two
+    arguments more for it: `by`, the user who asked, and `why`, the reason that was given.
+    """
     return {name: _audited(name, each) if name in LOGGED else each for name, each in operations.items()}
 
 
 def _audited(name: str, operation: Operation) -> Operation:
     @wraps(operation)
-    async def run(**arguments: Any) -> Any:
+    async def run(*, by: str = "", why: str = "", **arguments: Any) -> Any:
         result = await operation(**arguments)
-        given = {key: arguments[key] for key in LOGGED[name] if key in arguments}
+        arguments |= {key: value for key, value in (("by", by), ("why", why)) if value}
+        given = {key: arguments[key] for key in (*LOGGED[name], "by", "why") if key in arguments}
         text = " ".join(f"{key}={value!r}" for key, value in given.items())
         _log.info("%s %s", name, text, extra={"fields": {"operation": name} | given})
         return result

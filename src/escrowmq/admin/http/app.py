@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,13 +13,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, LONGEST_BODY, reason_of
 from escrowmq.admin.http.listing import BadQuery
-from escrowmq.admin.http.logins import NotAuthorised, Operator, login_of, monitor
-from escrowmq.admin.http.management import MANAGEMENT, PATHS, HealthFailure, NothingThere, Reading
+from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
+from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading
 from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
-from escrowmq.admin.http.paths import segments
+from escrowmq.admin.http.paths import PathTable, segments
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES})
+T = TypeVar("T")
 _log = logging.getLogger("escrowmq.http")
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -40,6 +43,7 @@ class HttpInterface:
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
                 Route("/api/{path:path}", self.read),
+                Route("/api/{path:path}", self.change, methods=["POST"]),
             ],
             exception_handlers={
                 NotAuthorised: _not_authorised,
@@ -60,18 +64,33 @@ class HttpInterface:
 
     async def read(self, request: Request) -> Response:
         """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""
-        operator = await login_of(request, self._broker)
-        if not MANAGEMENT & set(operator.tags):
-            raise NotAuthorised("Not management user")
-        path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
-        found = None if path is None else PATHS.find(path[1:])
-        if found is None:
-            raise NothingThere
-        route, names = found
+        operator = await self._user(request)
+        route, names = _found(request, PATHS)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
         reading = Reading(self._broker, operator, names, request.query_params)
         return JSONResponse(await route.answer(reading))
+
+    async def change(self, request: Request) -> Response:
+        """Do what an operator asks, with the reason in the body (see `escrow.CHANGES`)."""
+        operator = await self._user(request)
+        operation, names = _found(request, CHANGE_PATHS)
+        if ADMINISTRATOR not in operator.tags:
+            raise NotAuthorised("User lacks the tag that this needs")
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LONGEST_BODY:
+                raise HTTPException(413, f"the body has more than {LONGEST_BODY} octets")
+        reason = reason_of(request.headers.get("content-type", ""), body)
+        return JSONResponse(await self._broker.ask(operation, **names, by=operator.user, why=reason))
+
+    async def _user(self, request: Request) -> Operator:
+        """Return the user of a request below `/api/`. Raises NotAuthorised for one without a tag."""
+        operator = await login_of(request, self._broker)
+        if not MANAGEMENT & set(operator.tags):
+            raise NotAuthorised("Not management user")
+        return operator
 
     async def metrics(self, request: Request) -> Response:
         """Return the sums for the whole broker."""
@@ -94,6 +113,15 @@ class HttpInterface:
 
     async def _may_see_metrics(self, request: Request) -> Operator | None:
         return None if self._open_metrics else await monitor(request, self._broker)
+
+
+def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
+    """Return what a table has for the path of a request, and the names in it. Raises NothingThere."""
+    path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
+    found = None if path is None else paths.find(path[1:])
+    if found is None:
+        raise NothingThere
+    return found
 
 
 async def _not_authorised(request: Request, error: Exception) -> Response:

@@ -13,11 +13,10 @@ from escrowmq.admin.http import shapes
 from escrowmq.admin.http.broker import AskedBroker
 from escrowmq.admin.http.listing import chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised, Operator
-from escrowmq.admin.http.paths import PathTable
 
 MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
-_MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
-_ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
+MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
+ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
 
 
 class NothingThere(Exception):  # noqa: N818 - named for what happened
@@ -46,7 +45,7 @@ class Reading:
 
     async def visible(self) -> frozenset[str] | None:
         """Return the virtual hosts that the user sees; None if it sees all."""
-        if _MONITORS & set(self.operator.tags):
+        if MONITORS & set(self.operator.tags):
             return None
         rows = await self.ask("permission.list", user=self.operator.user)
         return frozenset(row["vhost"] for row in rows)
@@ -224,7 +223,7 @@ def _bindings_of(end: str, kind: str) -> Callable[[Reading], Awaitable[Any]]:
 
 async def _shaped_connections(reading: Reading) -> list[dict[str, Any]]:
     rows, node = await reading.ask("connection.list"), await reading.node()
-    everything = bool(_MONITORS & set(reading.operator.tags))
+    everything = bool(MONITORS & set(reading.operator.tags))
     found = [shapes.connection(row, node) for row in rows]
     return [row for row in found if everything or row["user"] == reading.operator.user]
 
@@ -257,23 +256,23 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "overview": ReadRoute(_overview),
     "whoami": ReadRoute(_whoami),
     "cluster-name": ReadRoute(_cluster_name),
-    "nodes": ReadRoute(_nodes, _MONITORS),
-    "nodes/{name}": ReadRoute(_node, _MONITORS),
+    "nodes": ReadRoute(_nodes, MONITORS),
+    "nodes/{name}": ReadRoute(_node, MONITORS),
     "health/checks/alarms": ReadRoute(_alarms),
     "health/checks/local-alarms": ReadRoute(_alarms),
     "vhosts": ReadRoute(_vhosts),
     "vhosts/{vhost}": ReadRoute(_vhost),
-    "vhosts/{vhost}/permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
-    "vhosts/{vhost}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "vhosts/{vhost}/permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
+    "vhosts/{vhost}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
     "vhosts/{vhost}/connections": ReadRoute(_vhost_connections),
-    "users": ReadRoute(_users, _ADMINISTRATORS),
-    "users/{user}": ReadRoute(_user, _ADMINISTRATORS),
-    "users/{user}/permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
-    "users/{user}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
-    "permissions": ReadRoute(_permissions("permission.list"), _ADMINISTRATORS),
-    "permissions/{vhost}/{user}": ReadRoute(_permission, _ADMINISTRATORS),
-    "topic-permissions": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
-    "topic-permissions/{vhost}/{user}": ReadRoute(_permissions("topic_permission.list"), _ADMINISTRATORS),
+    "users": ReadRoute(_users, ADMINISTRATORS),
+    "users/{user}": ReadRoute(_user, ADMINISTRATORS),
+    "users/{user}/permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
+    "users/{user}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
+    "permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
+    "permissions/{vhost}/{user}": ReadRoute(_permission, ADMINISTRATORS),
+    "topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
+    "topic-permissions/{vhost}/{user}": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
     "exchanges": ReadRoute(_exchanges),
     "exchanges/{vhost}": ReadRoute(_exchanges),
     "exchanges/{vhost}/{name}": ReadRoute(_exchange),
@@ -291,4 +290,3 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "consumers/{vhost}": ReadRoute(_consumers),
 }
 """By path below `/api/`. A user without one of the tags gets 401, as in RabbitMQ."""
-PATHS: Final = PathTable(READ_ROUTES)

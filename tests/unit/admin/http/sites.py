@@ -97,22 +97,22 @@ class HttpSite:
 
     def get(self, target: str, user: str | None = "guest", *, password: str | None = None) -> Answer:
         """Ask as `user`, or without a login."""
-        headers = {}
-        if user is not None:
-            secret = f"password of {user}" if password is None else password
-            headers["authorization"] = "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()
-        return self.request("GET", target, headers)
+        return self.request("GET", target, login(user, password))
 
-    def request(self, method: str, target: str, headers: dict[str, str] | None = None) -> Answer:
+    def post(self, target: str, body: object, user: str | None = "guest", kind: str = "application/json") -> Answer:
+        """Send a JSON body as `user`, or without a login."""
+        return self.request("POST", target, login(user) | {"content-type": kind}, json.dumps(body).encode())
+
+    def request(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
         """Send a request."""
-        return asyncio.run(self._request(method, target, headers or {}))
+        return asyncio.run(self._request(method, target, headers or {}, body))
 
-    async def _request(self, method: str, target: str, headers: dict[str, str]) -> Answer:
+    async def _request(self, method: str, target: str, headers: dict[str, str], content: bytes) -> Answer:
         parts = urlsplit(target)
         sent: list[Any] = []
 
         async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": content, "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -134,3 +134,11 @@ class HttpSite:
         body = b"".join(message.get("body", b"") for message in sent[1:])
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return Answer(sent[0]["status"], found, body)
+
+
+def login(user: str | None, password: str | None = None) -> dict[str, str]:
+    """Return the header of a login; without a user, there is none."""
+    if user is None:
+        return {}
+    secret = f"password of {user}" if password is None else password
+    return {"authorization": "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()}

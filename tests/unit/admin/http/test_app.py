@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.admin.http.escrow import ESCROW_ROUTES
 from escrowmq.admin.http.management import READ_ROUTES
 from tests.unit.admin.http.sites import HttpSite
 
-NAMES = {"vhost": "%2F", "user": "guest", "name": "q"}
-GUARDED = ("/metrics", "/metrics/detailed", *("/api/" + path.format(**NAMES) for path in READ_ROUTES), "/api/none")
+NAMES = {"vhost": "%2F", "user": "guest", "name": "q", "xid": "x", "transaction": "t"}
+GUARDED = (
+    "/metrics",
+    "/metrics/detailed",
+    *("/api/" + path.format(**NAMES) for path in (*READ_ROUTES, *ESCROW_ROUTES)),
+    "/api/none",
+)
 
 
 def test_the_list_of_guarded_routes_is_complete() -> None:

@@ -1,0 +1,74 @@
+"""The broker's own paths below `/api/escrow/`: branches, half messages, links and held messages, and what operators do
+with them.
+
+A change is a POST with a JSON object that gives a reason. User and reason are in the broker's log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.management import ADMINISTRATORS, MONITORS, Reading, ReadRoute
+from escrowmq.admin.http.paths import PathTable
+
+LONGEST_BODY: Final = 16 << 10
+LONGEST_REASON: Final = 1000
+
+
+def _list(operation: str) -> Callable[[Reading], Awaitable[Any]]:
+    async def answer(reading: Reading) -> Any:
+        return reading.listed(await reading.ask(operation))
+
+    return answer
+
+
+def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
+    async def answer(reading: Reading) -> Any:
+        return await reading.ask(operation, **reading.names)
+
+    return answer
+
+
+ESCROW_ROUTES: Final[Mapping[str, ReadRoute]] = {
+    "escrow/branches": ReadRoute(_list("tx.list"), MONITORS),
+    "escrow/branches/{xid}": ReadRoute(_one("tx.show"), MONITORS),
+    "escrow/half-messages": ReadRoute(_list("half.list"), MONITORS),
+    # It shows the beginning of the message.
+    "escrow/half-messages/{vhost}/{transaction}": ReadRoute(_one("half.show"), ADMINISTRATORS),
+    "escrow/links": ReadRoute(_list("link.list"), MONITORS),
+    "escrow/holds": ReadRoute(_list("hold.list"), MONITORS),
+}
+"""What can be read, by path below `/api/`."""
+CHANGES: Final[Mapping[str, str]] = {
+    "escrow/branches/{xid}/commit": "tx.commit",
+    "escrow/branches/{xid}/rollback": "tx.rollback",
+    "escrow/branches/{xid}/forget": "tx.forget",
+    "escrow/half-messages/{vhost}/{transaction}/commit": "half.commit",
+    "escrow/half-messages/{vhost}/{transaction}/drop": "half.drop",
+    "escrow/half-messages/{vhost}/{transaction}/resume": "half.resume",
+    "escrow/links/{vhost}/{container}/{link}/release": "link.release",
+    "escrow/holds/{vhost}/{queue}/{group}/release": "hold.release",
+}
+"""The operation that a POST performs, by path below `/api/`. It needs the tag administrator."""
+CHANGE_PATHS: Final = PathTable(CHANGES)
+
+
+def reason_of(content_type: str, body: bytes) -> str:
+    """Return the reason that the body of a change gives. Raises BadQuery.
+
+    Only JSON is accepted: a browser sends it to another site only if that site agrees, so a foreign page cannot use the
+    login that a browser has stored.
+    """
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise BadQuery("the content type must be application/json")
+    try:
+        given = json.loads(body)
+    except ValueError:  # also for bytes that are no UTF-8
+        given = None
+    reason = given.get("reason") if isinstance(given, dict) else None
+    if not isinstance(reason, str) or not reason.strip() or len(reason) > LONGEST_REASON:
+        raise BadQuery(f'the body must be a JSON object with a "reason" of 1 to {LONGEST_REASON} characters')
+    return reason

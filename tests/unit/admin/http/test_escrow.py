@@ -1,0 +1,130 @@
+"""The broker's own paths: what is in doubt, and what operators do about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from urllib.parse import quote
+
+import pytest
+
+from escrowmq.admin.http.escrow import CHANGES, ESCROW_ROUTES, LONGEST_BODY, LONGEST_REASON
+from escrowmq.core.branches.branch import State
+from tests.unit.admin.http.sites import HttpSite, login
+from tests.unit.wire.amqp091.clients import pair
+from tests.unit.wire.amqp091.test_dtx_methods import prepared
+
+REASON = {"reason": "its manager is gone"}
+NAMES = {"vhost": "%2F", "transaction": "t", "xid": "x", "container": "c", "link": "l", "queue": "q", "group": "g"}
+
+
+class InDoubt(HttpSite):
+    """A site with two prepared branches; `paths` are those of the branches."""
+
+    def __init__(self) -> None:
+        server, client = pair()
+        self.xids = prepared(server, client, 2)
+        super().__init__(server)
+        server.broker.access.add_user("m", "hash", ("monitoring",))
+        server.broker.access.add_user("u", "hash", ("management",))
+        self.paths = [f"/api/escrow/branches/{quote(str(xid), safe='')}" for xid in self.xids]
+
+    def state(self, number: int) -> State | None:
+        branch = self.server.broker.branches.by_xid.get(self.xids[number])
+        return None if branch is None else branch.state
+
+
+def test_branches_are_listed_and_shown() -> None:
+    site = InDoubt()
+    rows = site.get("/api/escrow/branches", "m").json
+    assert [(row["xid"], row["state"]) for row in rows] == [(str(xid), "prepared") for xid in site.xids]
+    (published,) = site.get(site.paths[0], "m").json["published"]
+    assert (published["queue"], published["messages"]) == ("q", 1)
+
+
+@pytest.mark.parametrize(
+    ("decision", "state"), [("commit", State.HEURISTIC_COMMITTED), ("rollback", State.HEURISTIC_ROLLED_BACK)]
+)
+def test_a_branch_is_decided_with_a_reason_that_is_logged(
+    decision: str, state: State, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    site = InDoubt()
+    answer = site.post(f"{site.paths[0]}/{decision}", REASON)
+    assert answer.status == 200, answer.body
+    assert (site.state(0), site.state(1)) == (state, State.PREPARED)
+    line = f"tx.{decision} xid={str(site.xids[0])!r} by='guest' why='its manager is gone'"
+    assert line in caplog.messages
+
+
+def test_a_decided_branch_is_forgotten() -> None:
+    site = InDoubt()
+    site.post(f"{site.paths[0]}/commit", REASON)
+    assert site.post(f"{site.paths[0]}/commit", REASON).status == 400
+    assert site.post(f"{site.paths[0]}/forget", REASON).status == 200
+    assert site.state(0) is None
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"reason": ""}, {"reason": " "}, {"reason": 1}, [], "x", {"reason": "x" * (LONGEST_REASON + 1)}]
+)
+def test_a_change_without_a_reason_is_refused(body: object) -> None:
+    site = InDoubt()
+    answer = site.post(f"{site.paths[0]}/commit", body)
+    assert (answer.status, site.state(0)) == (400, State.PREPARED)
+    assert "reason" in answer.json["reason"]
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_form_of_a_foreign_page_is_refused(kind: str) -> None:
+    site = InDoubt()
+    assert site.post(f"{site.paths[0]}/commit", REASON, kind=kind).status == 400
+    assert site.state(0) is State.PREPARED
+
+
+def test_a_body_that_is_too_long_or_no_json_is_refused() -> None:
+    site = InDoubt()
+    headers = login("guest") | {"content-type": "application/json"}
+    long = json.dumps(REASON).encode() + b" " * LONGEST_BODY
+    assert site.request("POST", f"{site.paths[0]}/commit", headers, long).status == 413
+    assert site.request("POST", f"{site.paths[0]}/commit", headers, b"\xff{").status == 400
+    assert site.state(0) is State.PREPARED
+
+
+@pytest.mark.parametrize("path", CHANGES)
+@pytest.mark.parametrize("user", [None, "m", "u"])
+def test_a_change_needs_an_administrator(path: str, user: str | None) -> None:
+    site = InDoubt()
+    answer = site.post("/api/" + path.format(**NAMES | {"xid": site.paths[0].rpartition("/")[2]}), REASON, user)
+    assert (answer.status, site.state(0)) == (401, State.PREPARED)
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_what_does_not_exist_cannot_be_changed(path: str) -> None:
+    answer = HttpSite().post("/api/" + path.format(**NAMES), REASON)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert "unexpected" not in answer.json["reason"]
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_a_change_cannot_be_a_get(path: str) -> None:
+    assert HttpSite().get("/api/" + path.format(**NAMES)).status == 404
+
+
+def test_only_changes_can_be_posted() -> None:
+    site = InDoubt()
+    assert site.post("/api/queues", REASON).status == 404
+    assert site.post("/api/escrow/branches", REASON).status == 404
+
+
+@pytest.mark.parametrize("path", ESCROW_ROUTES)
+def test_reading_needs_one_of_the_tags(path: str) -> None:
+    site = InDoubt()
+    assert site.get("/api/" + path.format(**NAMES), "u").status == 401
+    if "monitoring" not in ESCROW_ROUTES[path].tags:
+        assert site.get("/api/" + path.format(**NAMES), "m").status == 401
+
+
+@pytest.mark.parametrize("name", ["half-messages", "links", "holds"])
+def test_other_lists_are_empty_without_such_objects(name: str) -> None:
+    assert HttpSite().get(f"/api/escrow/{name}").json == []
