@@ -16,7 +16,7 @@ from tests.simulation.branch_world import BranchWorld
 from tests.simulation.group_world import GroupWorld
 from tests.simulation.half_world import HalfWorld
 from tests.simulation.history import Failure, attempt, history, shrink
-from tests.simulation.link_world import LinkWorld
+from tests.simulation.link_world import FailingWorld, LinkWorld, PostingWorld
 from tests.simulation.world import World
 
 
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
     """Run a seed's history of clients, then those of transactions, exactly-once links, half messages and groups."""
     events: Counter[str] = Counter()
-    for world in (World, BranchWorld, LinkWorld, HalfWorld, GroupWorld):
+    for world in (World, BranchWorld, LinkWorld, PostingWorld, FailingWorld, HalfWorld, GroupWorld):
         result = history(seed, steps, world)
         if isinstance(result, Failure):
             return result
