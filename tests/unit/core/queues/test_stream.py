@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -389,3 +393,38 @@ class TestPositions:
         site.broker.directory.delete_queue(queue)
         assert (waiter.calls, other.calls) == (1, 0)
         assert queue.deleted
+
+
+def lines_run(action: Callable[[], object]) -> int:
+    """Return the number of lines of Python that `action` executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("resident_limit", [1, 1 << 20], ids=["in the log", "in memory"])
+def test_a_message_of_a_stream_is_found_in_the_same_steps_however_many_runs_there_are(resident_limit: int) -> None:
+    site = Site(resident_limit=resident_limit)
+    queue = site.queue("s", {"x-queue-type": "stream"})
+    assert isinstance(queue, StreamQueue)
+    counted = []
+    for count in (50, 1000):
+        while queue.end <= count:
+            site.publish("s", b"%d" % queue.end, priority=queue.end % 2)  # no two neighbours share a run
+        site.turn()
+        for position in (count - 10, 10):
+            queue.read(position, 1)  # the block is in the pager's memory now
+            counted.append(lines_run(partial(queue.read, position, 1)))
+    assert max(counted) - min(counted) < 20, counted
