@@ -111,8 +111,8 @@ lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audi
 sparks: $(SPARKS:%=$(VENV)/sparks/%/.installed) ## run the smoke tests of source and sink on each version of Spark 4 (1.5 GB, some minutes)
 	@for version in $(SPARKS) 4.3; do \
 	  folder=$(abspath $(VENV))/sparks/$$version; \
-	  PYTHONPATH=$$(test ! -d "$$folder" || echo "$$folder") $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider --spark $$version \
-	    tests/spark/test_sparks.py $(ARGS) || exit 1; \
+	  PYTHONPATH=$$(test ! -d "$$folder" || echo "$$folder") $(BIN)/python -m pytest -q -n 0 -m long -p no:cacheprovider \
+	    --spark $$version tests/spark/test_sparks.py $(ARGS) || exit 1; \
 	done
 
 run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both, count every event, audit

@@ -36,6 +36,7 @@ def rows(spark: SparkSession, url: str, **options: str) -> DataFrame:
     return reader.option("minPartitions", 2).load().select("body")
 
 
+@pytest.mark.long  # tests/spark_kill does the same with more kinds of processes
 @pytest.mark.rule("PIPE-7")
 @pytest.mark.rule("PIPE-1")
 @pytest.mark.rule("PIPE-2")

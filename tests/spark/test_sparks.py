@@ -15,6 +15,8 @@ from tests.spark.desk import Desk, numbered
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+pytestmark = pytest.mark.long  # the other tests of this folder show the same on the Spark that is installed
+
 
 @pytest.mark.rule("PIPE-1")
 @pytest.mark.rule("PIPE-2")
