@@ -100,11 +100,16 @@ class Connection:
         self.flow.congested(unsent)
 
     def block(self, reason: str) -> None:
-        """Take the credit of all producers back, or grant it again when `reason` is empty."""
+        """Take the credit of all producers back, or grant it again when `reason` is empty. That of many links follows
+        in later turns.
+        """
         self.gate.block(reason)
         if self.state is ConnectionState.RUNNING:
-            for session in self.sessions.values():
-                session.block(on=bool(reason))
+            self.broker.engine.left_over.begin(self._blocking(reason))
+
+    def _blocking(self, reason: str) -> Iterator[None]:
+        for session in list(self.sessions.values()):
+            yield from session.blocking(reason)
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
         """Send empty frames (section 2.4.5). Give up on a peer that is silent or does not answer a close."""

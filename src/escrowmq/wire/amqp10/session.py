@@ -264,12 +264,20 @@ class Session:
 
     # -- called by the connection
 
-    def block(self, *, on: bool) -> None:
-        """Take the credit of producers back, or grant it again."""
+    def blocking(self, reason: str) -> Iterator[None]:
+        """Take the credit of producers back because of `reason`, or grant it again if it is empty. Yield whenever the
+        turn's budget is used up. A later block makes the rest of this one needless.
+        """
+        gate, requests = self.connection.gate, self.connection.broker.engine.requests
         for link in list(self.links.values()):
+            if gate.reason != reason:
+                return
             if link.end is not None:
-                link.end.block(on=on)
-        if not on:
+                link.end.block(on=bool(reason))
+            requests.left -= LINK
+            if requests.left <= 0:
+                yield
+        if not reason:
             self.connection.answer_later(self)
 
     def drop_forbidden_links(self) -> None:

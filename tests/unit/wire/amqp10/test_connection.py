@@ -138,6 +138,50 @@ def test_an_alarm_takes_credit_back_and_grants_it_again() -> None:
     assert client.idle()
 
 
+@pytest.mark.rule("FAIR-1")
+def test_the_credit_of_many_links_is_taken_back_and_granted_in_pieces() -> None:
+    made, client = connected(link_credit=10)
+    for handle in range(40):
+        client.sender("q", handle)
+    requests, endpoint = made.broker.engine.requests, client.port.endpoint
+    requests.turn = 40
+    for reason, credit in (("memory", 0), ("", 10)):
+        requests.left = 0
+        endpoint.block(reason)
+        handles: list[int] = []
+        turns = 0
+        while len(handles) < 40:
+            made.end_one_turn()
+            client.collect()
+            flows = [each.performative for each in client.inbox]
+            assert len(flows) <= 6
+            assert {flow.link_credit for flow in flows} <= {credit}
+            handles += [flow.handle for flow in flows]
+            client.inbox.clear()
+            turns += 1
+        assert sorted(handles) == list(range(40))
+        assert turns > 6
+
+
+@pytest.mark.rule("FAIR-1")
+def test_an_alarm_that_ends_before_all_credit_was_taken_back_grants_it_again() -> None:
+    made, client = connected(link_credit=10)
+    for handle in range(40):
+        client.sender("q", handle)
+    requests, endpoint = made.broker.engine.requests, client.port.endpoint
+    requests.turn, requests.left = 40, 0
+    endpoint.block("memory")
+    made.end_one_turn()
+    endpoint.block("")
+    while made.broker.engine.left_over:
+        made.end_one_turn()
+    made.end_turn()
+    client.collect()
+    granted = {each.performative.handle: each.performative.link_credit for each in client.inbox}
+    assert set(granted.values()) == {10}
+    assert 0 < len(granted) < 40
+
+
 def test_consumers_continue_during_an_alarm() -> None:
     made, client = connected()
     client.sender("q")
