@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, functions
 
 import escrowmq.spark
+from escrowmq.client import Properties
 from escrowmq.client.escrow import Settle
 from escrowmq.spark.identity import Epoch
 from tests.broker import wait_until
@@ -441,6 +442,47 @@ def test_columns_determine_target_and_properties(desk: Desk) -> None:
     assert properties is not None
     assert (body, method.routing_key, properties.message_id, properties.delivery_mode) == (b"0", "late.0", "0", 1)
     assert properties.headers == {"number": "0"}
+
+
+@pytest.mark.rule("PIPE-2")
+@pytest.mark.rule("MSG-1")
+def test_varied_messages_move_unchanged_and_once(desk: Desk) -> None:
+    """Each message has properties, headers and a routing key of its own.
+
+    One has no body, so the sink publishes it apart from the others. One has a text that is not ASCII, so the broker
+    decodes it in full.
+    """
+    source, target, exchange = desk.queue("in"), desk.queue("out"), desk.name("topics")
+    desk.channel.exchange_declare(exchange, "topic", durable=True)
+    desk.channel.queue_bind(target, exchange, "own.#")
+    desk.channel.queue_bind(source, "amq.topic", f"own.{desk.name('#')}")
+
+    def sent(number: int) -> tuple[str, bytes, Properties]:
+        body = b"" if number == 7 else b"body %d" % number
+        headers: Any = {"trace": f"{number:08}", "number": str(number), "service": "orders"}
+        given = Properties(message_id=f"id-{number:05}", correlation_id="ü" if number == 9 else f"c-{number:05}")
+        given.headers, given.timestamp, given.delivery_mode = headers, 1_700_000_000 + number, 2
+        return f"own.{desk.name(str(number))}", body, given
+
+    messages = [sent(number) for number in range(2500)]
+    keys, bodies, properties = zip(*messages, strict=True)
+    desk.channel.publish_many("amq.topic", keys, bodies, properties)
+
+    def move() -> None:
+        rows = desk.read(source, maxMessagesPerTrigger=1000)
+        desk.run(rows.select("routing_key", "properties", "headers", "body"), exchange=exchange)
+
+    move()
+    desk.undo_commit(2)
+    move()
+    found = []
+    while (one := desk.channel.basic_get(target, auto_ack=True))[2] is not None:
+        method, each, body = one
+        assert method is not None
+        assert each is not None
+        found.append((method.routing_key, body, each))
+    assert found == messages
+    assert desk.in_doubt() == []
 
 
 def test_progress_shows_how_far_a_query_is_behind(desk: Desk) -> None:

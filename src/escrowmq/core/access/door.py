@@ -82,6 +82,13 @@ class Door:
         elif len(self._publishes_to) < REMEMBERED:
             self._publishes_to[exchange] = None
 
+    def check_publish_each(self, exchange: str, keys: Sequence[str]) -> None:
+        """Check PUBLISH for messages that have one of these keys each. Raises as `check_publish`."""
+        for key in keys:
+            self.check_publish(exchange, (key,))
+            if exchange in self._publishes_to:
+                return
+
     def _check_way(self, exchange: str, keys: Sequence[str]) -> None:
         """Check the keys on the way of a message. The way of each key is walked only if some way from this exchange
         leads to a topic exchange on which the user's keys are restricted.

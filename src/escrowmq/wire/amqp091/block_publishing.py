@@ -125,8 +125,7 @@ class _Publisher:
         except UnicodeDecodeError as error:
             raise BlockError(f"a routing key is not UTF-8: {error}") from None
         try:
-            for _, name in names:
-                channel.door.check_publish(exchange, (name,))
+            channel.door.check_publish_each(exchange, [name for _, name in names])
             vhost.exchange_for_publish(exchange)
             if not exchange or vhost.needs_content(exchange):
                 return dict.fromkeys(keys)

@@ -134,6 +134,13 @@ def test_restricted_keys_are_checked_each_time() -> None:
         made.check_publish("topic", ("a", "b"))
 
 
+@pytest.mark.rule("SEC-1")
+def test_restricted_keys_of_many_messages_are_checked_each() -> None:
+    door(topic="^[ab]").check_publish_each("topic", ["a", "b"])
+    with pytest.raises(BrokerError):
+        door(topic="^a").check_publish_each("topic", ["a", "a.b", "b"])
+
+
 def restricted(count: int, kind: str, *, leads_to_topic: bool) -> tuple[Door, VirtualHost[Queue], Access, Budget]:
     """Return a door for a user that may publish only the key `a` to the exchange `topic`, and `count` exchanges that
     are all bound to each other. The last one may lead to `topic`.
