@@ -422,6 +422,12 @@ class JournalSection(Section):
     detail: Literal["none", "deliveries"] = Field(
         default="none", description="Whether the log records each delivery, with consumer and time, for audits."
     )
+    chain: Literal["headers", "contents"] = Field(
+        default="headers",
+        description="What the digest of each segment is made of, with which audits prove that the log continues: the "
+        "headers of frames, which have checksums of their contents, or whole frames, so that a change that keeps the "
+        "checksum is found, too.",
+    )
 
 
 class SecuritySection(Section):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import decisions, group_facts, groups, half, links, tasks, unsettled
+from escrowmq.pipeline import chain, decisions, group_facts, groups, half, links, tasks, unsettled
 from escrowmq.pipeline import names as names_
 from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
@@ -23,7 +23,7 @@ from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
-from escrowmq.pipeline.sequences import STEPS, Sequences
+from escrowmq.pipeline.sequences import STEPS, Sequences, Wrong
 from escrowmq.pipeline.store import Queue, State
 
 Violation = tuple[str, str, int]
@@ -37,12 +37,14 @@ class Audited(NamedTuple):
         messages: rows of the table `messages`.
         branches: rows of the table `branches`.
         wrong: violations, each as (name of the violation, subject, LSN).
+        head: the end of the log.
     """
 
     plan: Plan
     messages: list[dict[str, Any]]
     branches: list[dict[str, Any]]
     wrong: list[Violation]
+    head: chain.Head | None
 
 
 def export(storage: MemoryStorage, folder: Path) -> Path:
@@ -57,10 +59,18 @@ def export(storage: MemoryStorage, folder: Path) -> Path:
     return folder
 
 
-def audited(journal: Path, parts: int = 2) -> Audited:
-    """Audit a whole journal. `parts` is the number of parts into which the work is divided."""
+def audited(journal: Path, parts: int = 2, head: chain.Head | None = None) -> Audited:
+    """Audit a whole journal.
+
+    Args:
+        journal: the folder of the journal.
+        parts: the number of parts into which the work is divided.
+        head: the end of the log that an earlier audit has seen.
+    """
     found = plan(journal)
+    broken, seen, _ = head_of(journal, head, found)
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
+    wrong += [(each.rule.name, each.text[2:], each.lsn) for each in broken]
     facts, names, damage = _scanned(journal, found)
     wrong += _links(journal, found, facts)
     wrong += _half(journal, found)
@@ -77,7 +87,17 @@ def audited(journal: Path, parts: int = 2) -> Audited:
         for row in branches
         if row["wrong"]
     ]
-    return Audited(found, messages, branches, wrong)
+    return Audited(found, messages, branches, wrong, seen)
+
+
+def head_of(
+    journal: Path, head: chain.Head | None = None, found: Plan | None = None
+) -> tuple[list[Wrong], chain.Head | None, bool]:
+    """Check the chain of segments from `head` on. Returns the violations, the new head, and whether all was proved."""
+    found = found or plan(journal, head.lsn if head else 0)
+    chained = tasks.Chained(str(journal), head.lsn if head else -1)
+    segments = (pa.RecordBatch.from_pylist([piece._asdict()]) for piece in found.chained)
+    return chain.judge(_rows(chained(segments)), head)
 
 
 def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Violation]]:

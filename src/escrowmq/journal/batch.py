@@ -80,7 +80,10 @@ class PendingRecords:
 class LogWriter:
     """The segment that is being written. One batch at a time uses it."""
 
-    def __init__(self, storage: Storage, journal_id: bytes, segment_bytes: int) -> None:
+    def __init__(self, storage: Storage, journal_id: bytes, segment_bytes: int, *, chain_contents: bool) -> None:
+        self.link = bytes(fmt.LINK_SIZE)
+        """The beginning of the digest of the last sealed segment."""
+        self._chain_contents = chain_contents
         self._storage = storage
         self._journal_id = journal_id
         self._reserve = segment_bytes + fmt.FILE_HEADER_SIZE
@@ -107,6 +110,7 @@ class LogWriter:
         """Close the current segment durably, if there is one. `messages` is the number that it ever held."""
         if self._file is not None:
             self._file.seal(messages)
+            self.link = self._file.chain[: fmt.LINK_SIZE]
             self._file = None
 
     def _uncache(self, name: str) -> None:
@@ -117,8 +121,14 @@ class LogWriter:
 
     def _begin(self, lsn: int, time_us: int) -> FileWriter:
         name = fmt.segment_name(lsn)
-        header = fmt.FileHeader(fmt.TYPE_SEGMENT, self._journal_id, lsn, time_us)
-        file = FileWriter(self._storage, name + ".tmp", header, reserve_limit=self._reserve)
+        header = fmt.FileHeader(fmt.TYPE_SEGMENT, self._journal_id, lsn, time_us, link=self.link)
+        file = FileWriter(
+            self._storage,
+            name + ".tmp",
+            header,
+            reserve_limit=self._reserve,
+            chain_contents=self._chain_contents,
+        )
         file.create()
         file.publish(name)
         return file

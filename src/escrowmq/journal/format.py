@@ -1,4 +1,4 @@
-"""The bytes of journal files, version 3. A test compares this module with docs/internals/journal.md.
+"""The bytes of journal files, version 4. A test compares this module with docs/internals/journal.md.
 
 A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
 multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
@@ -19,10 +19,12 @@ from isal import isal_zlib
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
-VERSION: Final = 3
-"""The version of new files. Version 2 added packed content and MARKED records, version 3 keyed content. The layout of
-files is that of version 1.
+VERSION: Final = 4
+"""The version of new files. Version 2 added packed content and MARKED records, version 3 keyed content, version 4 the
+chain of segments. The layout of frames is that of version 1.
 """
+CHAINED_VERSION: Final = 4
+"""The version from which on files belong to a chain."""
 OLDEST_VERSION: Final = 1
 """The oldest version of files that can be read."""
 FRAME_VERSION: Final = 1
@@ -43,6 +45,13 @@ FOOTER_ENTRY: Final = struct.Struct("<QQQ")
 FOOTER_ENTRY_SIZE: Final = 24
 FOOTER_END: Final = struct.Struct("<QQQQQQQI4sHHI")
 FOOTER_END_SIZE: Final = 72
+CHAIN_SIZE: Final = 32
+"""The bytes of a file's digest in the chain (SHA-256)."""
+LINK_SIZE: Final = 12
+"""The bytes of the previous segment's digest that are in a segment's header."""
+OF_HEADERS: Final = 1
+OF_CONTENTS: Final = 2
+"""What the digest in a footer is made of, besides the file header: the headers of frames, or whole frames."""
 
 ALIGNMENT: Final = 8
 MAX_RECORD: Final = 1 << 30
@@ -71,6 +80,8 @@ class FileHeader:
     lsn: int
     created_us: int
     version: int = VERSION
+    link: bytes = bytes(LINK_SIZE)
+    """The beginning of the digest of the segment before; zeros if there is none, or it has none."""
 
     def pack(self) -> bytes:
         """Return the 64 bytes."""
@@ -82,7 +93,7 @@ class FileHeader:
             self.journal_id,
             self.lsn,
             self.created_us,
-            bytes(12),
+            self.link,
             0,
         )[:-4]
         return head + _CRC.pack(zlib.crc32(head))
@@ -107,7 +118,7 @@ def read_file_header(name: str, data: bytes) -> FileHeader:
     """
     if len(data) < FILE_HEADER_SIZE:
         raise JournalDamaged(name, len(data), f"the file ends before the end of its header ({FILE_HEADER_SIZE} bytes)")
-    magic, version, type_, size, journal_id, lsn, created, _, crc = FILE_HEADER.unpack_from(data)
+    magic, version, type_, size, journal_id, lsn, created, link, crc = FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
         raise JournalDamaged(name, 0, "this is not a journal file (wrong magic)")
     if not OLDEST_VERSION <= version <= VERSION:
@@ -116,7 +127,7 @@ def read_file_header(name: str, data: bytes) -> FileHeader:
         raise JournalDamaged(name, FILE_HEADER_SIZE - 4, "the file header's checksum does not match")
     if type_ not in (TYPE_SEGMENT, TYPE_SNAPSHOT) or size != FILE_HEADER_SIZE:
         raise JournalDamaged(name, 10, f"unknown file type {type_} or header size {size}")
-    return FileHeader(type_, journal_id, lsn, created, version)
+    return FileHeader(type_, journal_id, lsn, created, version, link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +207,9 @@ def pack_frame(
 class Footer:
     """The summary at the end of a sealed file.
 
-    `index` is sparse and ascending; each item is: address of a frame, its time, number of records before it.
+    `index` is sparse and ascending; each item is: address of a frame, its time, number of records before it. `chain` is
+    the digest of the file, and `chained` says what it is made of (OF_HEADERS or OF_CONTENTS); files of older versions
+    have none, and 0.
     """
 
     index: tuple[tuple[int, int, int], ...]
@@ -207,12 +220,15 @@ class Footer:
     first_time_us: int
     last_time_us: int
     messages: int
+    chain: bytes = b""
+    chained: int = 0
 
     def pack(self, seed: int) -> bytes:
-        """Encode the footer: the index entries, then the end block, by which readers find the footer."""
-        entries = b"".join(FOOTER_ENTRY.pack(*entry) for entry in self.index)
+        """Encode the footer: the index entries, the digest, then the end block, by which readers find the footer."""
+        entries = b"".join(FOOTER_ENTRY.pack(*entry) for entry in self.index) + self.chain
         numbers = (self.first_lsn, self.end_lsn, self.frames, self.records, self.first_time_us, self.last_time_us)
-        end = FOOTER_END.pack(*numbers, self.messages, len(self.index), FOOTER_MAGIC, FRAME_VERSION, 0, 0)[:-4]
+        last = (len(self.index), FOOTER_MAGIC, FRAME_VERSION, self.chained, 0)
+        end = FOOTER_END.pack(*numbers, self.messages, *last)[:-4]
         return entries + end + _CRC.pack(zlib.crc32(entries + end, seed))
 
 
@@ -226,17 +242,19 @@ def read_footer_end(data: bytes) -> tuple[int, int] | None:
     fields = FOOTER_END.unpack(data)
     if fields[8] != FOOTER_MAGIC or fields[9] != FRAME_VERSION:
         return None
-    return FOOTER_ENTRY_SIZE * fields[7] + FOOTER_END_SIZE, fields[1]
+    return FOOTER_ENTRY_SIZE * fields[7] + (CHAIN_SIZE if fields[10] else 0) + FOOTER_END_SIZE, fields[1]
 
 
 def read_footer(data: bytes, seed: int) -> Footer | None:
     """Parse a complete footer. Returns None if its checksum does not match."""
-    *numbers, entries, _, _, _, crc = FOOTER_END.unpack(data[-FOOTER_END_SIZE:])
+    *numbers, entries, _, _, chained, crc = FOOTER_END.unpack(data[-FOOTER_END_SIZE:])
     if crc != zlib.crc32(data[:-4], seed):
         return None
     index = tuple(FOOTER_ENTRY.unpack_from(data, i * FOOTER_ENTRY_SIZE) for i in range(entries))
     first, end, frames, records, first_time, last_time, messages = numbers
-    return Footer(index, first, end, frames, records, first_time, last_time, messages)
+    at = entries * FOOTER_ENTRY_SIZE
+    chain = bytes(data[at : at + CHAIN_SIZE]) if chained else b""
+    return Footer(index, first, end, frames, records, first_time, last_time, messages, chain, chained)
 
 
 def segment_name(lsn: int) -> str:

@@ -28,6 +28,10 @@ class Frame:
     offsets: memoryview
     """`count + 1` unsigned 32-bit integers, laid out like the offsets of an Arrow binary array."""
     kinds: memoryview
+    head: memoryview
+    """The frame's header."""
+    body: memoryview
+    """Everything behind the header: payloads, offsets and kinds, with padding."""
 
     @property
     def payload_lsn(self) -> int:
@@ -192,7 +196,7 @@ class FrameWalk:
         if self._check and not fmt.body_is_whole(header, body):
             self.why = "the frame's checksum does not match"
             return None
-        return _frame(header, body)
+        return _frame(header, head, body)
 
     def _bytes(self, offset: int, size: int) -> memoryview:
         at = offset - self._window_at
@@ -202,7 +206,7 @@ class FrameWalk:
         return memoryview(self._window)[at : at + size]
 
 
-def _frame(header: fmt.FrameHeader, body: memoryview) -> Frame:
+def _frame(header: fmt.FrameHeader, head: memoryview, body: memoryview) -> Frame:
     table = header.payload_size + fmt.pad(header.payload_size)
     kinds = table + 4 * (header.count + 1)
     raw = body[table:kinds]
@@ -212,6 +216,5 @@ def _frame(header: fmt.FrameHeader, body: memoryview) -> Frame:
         swapped = array("I", raw.tobytes())
         swapped.byteswap()
         offsets = memoryview(swapped)
-    return Frame(
-        header.lsn, header.end, header.time_us, body[: header.payload_size], offsets, body[kinds : kinds + header.count]
-    )
+    payload, kind = body[: header.payload_size], body[kinds : kinds + header.count]
+    return Frame(header.lsn, header.end, header.time_us, payload, offsets, kind, head, body)

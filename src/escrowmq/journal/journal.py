@@ -41,7 +41,15 @@ class SparseSegment(NamedTuple):
 class Journal:
     """A log in one directory, opened by `open`. `replay` must have completed before the first batch is taken."""
 
-    def __init__(self, storage: Storage, found: Found, journal_id: bytes, limits: tuple[int, int, int]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        found: Found,
+        journal_id: bytes,
+        limits: tuple[int, int, int],
+        *,
+        chain_contents: bool = False,
+    ) -> None:
         self.recovery: RecoveryReport = found.report
         self.stats = JournalStats()
         self.synced_lsn = found.end_lsn
@@ -54,7 +62,7 @@ class Journal:
         self._table = SegmentTable(found.segments)
         self._health = Health()
         self._health.on_failure = self._stop
-        self._writer = LogWriter(storage, journal_id, self._segment_bytes)
+        self._writer = LogWriter(storage, journal_id, self._segment_bytes, chain_contents=chain_contents)
         self._start = found.end_lsn
         self._payload_lsn = self._start + fmt.FRAME_HEADER_SIZE
         self._fill = 0
@@ -74,6 +82,7 @@ class Journal:
         batch_bytes: int = BATCH_BYTES,
         keep_dead_bytes: int = 0,
         journal_id: bytes | None = None,
+        chain_contents: bool = False,
     ) -> Journal:
         """Examine a directory and return its journal. Nothing in the directory changes before `replay`.
 
@@ -83,15 +92,17 @@ class Journal:
             batch_bytes: The payload size at which a batch is closed and the next one begins.
             keep_dead_bytes: The amount of data to keep for audits although the broker no longer needs it, newest first.
             journal_id: 16 bytes to identify a new journal; random by default.
+            chain_contents: Whether the digests that chain segments are made of whole frames, and not of their headers.
 
         Raises:
             JournalDamaged: There is damage that is not at the tail (DUR-3).
             JournalVersionUnknown: A file has a newer format version.
             OSError: From the storage.
         """
-        found = examine(storage)
+        found = examine(storage, chain_contents=chain_contents)
         identity = found.journal_id or journal_id or os.urandom(16)
-        return cls(storage, found, identity, (segment_bytes, batch_bytes, keep_dead_bytes))
+        limits = (segment_bytes, batch_bytes, keep_dead_bytes)
+        return cls(storage, found, identity, limits, chain_contents=chain_contents)
 
     # -- startup
 
@@ -121,6 +132,7 @@ class Journal:
             repair(self._storage, found)
         except OSError as error:
             raise self._health.fail(error) from error
+        self._writer.link = found.link
         self._found = None
         self.stats.segments = len(self._table)
         self._table.begin(self._start)

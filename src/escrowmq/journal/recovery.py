@@ -69,9 +69,17 @@ class Found:
     leftovers: list[str] = field(default_factory=list)
     """Files to delete: temporary files of interrupted work, and superseded snapshots."""
 
+    @property
+    def link(self) -> bytes:
+        """The link to the last segment for the header of the next one. An empty segment is replaced by that one."""
+        file, footer = self.last_file, self.last_footer
+        if file is None or footer is None or not (footer.chain or not footer.frames):
+            return bytes(fmt.LINK_SIZE)
+        return footer.chain[: fmt.LINK_SIZE] if footer.frames else file.header.link
 
-def examine(storage: Storage) -> Found:
-    """Examine the directory.
+
+def examine(storage: Storage, *, chain_contents: bool = False) -> Found:
+    """Examine the directory. `chain_contents` is as for FooterBuilder.
 
     Raises:
         JournalDamaged: There is damage that is not at the tail (DUR-3).
@@ -94,7 +102,7 @@ def examine(storage: Storage) -> Found:
     if snapshot is not None:
         report.snapshot_lsn, report.snapshot_file = snapshot.header.lsn, snapshot.name
     try:
-        _chain(storage, segments, found)
+        _chain(storage, segments, found, chain_contents=chain_contents)
         if damages and not segments and snapshot is None:
             raise JournalDamaged(fmt.segment_name(0), 0, "there is no log")
     except JournalDamaged as error:
@@ -138,7 +146,7 @@ def check_snapshot(file: JournalFile) -> None:
         raise JournalDamaged(file.name, walk.offset, walk.why)
 
 
-def _chain(storage: Storage, names: list[str], found: Found) -> None:
+def _chain(storage: Storage, names: list[str], found: Found, *, chain_contents: bool) -> None:
     snapshot_lsn = found.report.snapshot_lsn
     files = [JournalFile(storage, name) for name in names]
     for file in files:
@@ -165,7 +173,7 @@ def _chain(storage: Storage, names: list[str], found: Found) -> None:
         if i + 1 < len(files):
             segment.end_lsn = _sealed_end(file, segment, files[i + 1].header.lsn, found.report)
         else:
-            segment.end_lsn = _last_end(file, segment, found)
+            segment.end_lsn = _last_end(file, segment, found, chain_contents=chain_contents)
         end = segment.end_lsn
         if segment.size:
             found.segments.append(segment)
@@ -195,11 +203,11 @@ def _sealed_end(file: JournalFile, segment: Segment, next_lsn: int, report: Reco
     return next_lsn
 
 
-def _last_end(file: JournalFile, segment: Segment, found: Found) -> int:
+def _last_end(file: JournalFile, segment: Segment, found: Found, *, chain_contents: bool) -> int:
     found.last_file = file
     footer = file.footer
     if footer is None:
-        builder = FooterBuilder(file.origin)
+        builder = FooterBuilder(file.header, contents=chain_contents)
         walk = file.walk()
         for frame in walk:
             builder.add_frame(frame)

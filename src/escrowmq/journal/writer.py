@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,16 +21,26 @@ FIRST_RESERVE: Final = 1 << 20
 class FooterBuilder:
     """Collects the contents of a file's footer while frames are written or read."""
 
-    def __init__(self, first_lsn: int) -> None:
+    def __init__(self, header: fmt.FileHeader, *, contents: bool = False) -> None:
+        """`contents` says that the file's digest is made of whole frames, and not only of their headers.
+
+        A frame's header has the checksum of its body. Digests of whole frames also show a change that was made such
+        that the checksum stayed the same; they cost half a nanosecond to a nanosecond for each byte.
+        """
         self._index: list[tuple[int, int, int]] = []
-        self._first = self.end_lsn = first_lsn
-        self._next_entry = first_lsn
+        self._first = self.end_lsn = header.origin
+        self._next_entry = header.origin
+        self._contents = contents
+        self._digest = hashlib.sha256(header.pack()) if header.version >= fmt.CHAINED_VERSION else None
         self.frames = 0
         self.records = 0
         self._times = (0, 0)
 
-    def add(self, lsn: int, end_lsn: int, time_us: int, count: int) -> None:
-        """Add a frame."""
+    def add(self, lsn: int, end_lsn: int, time_us: int, count: int, parts: Sequence[bytes | memoryview]) -> None:
+        """Add a frame. Its `parts` are the header, then the rest."""
+        if self._digest is not None:
+            for part in parts if self._contents else parts[:1]:
+                self._digest.update(part)
         if lsn >= self._next_entry:
             self._index.append((lsn, time_us, self.records))
             self._next_entry = lsn + fmt.INDEX_STRIDE
@@ -40,26 +51,40 @@ class FooterBuilder:
 
     def add_frame(self, frame: Frame) -> None:
         """Add a frame that was read."""
-        self.add(frame.lsn, frame.end_lsn, frame.time_us, len(frame.kinds))
+        self.add(frame.lsn, frame.end_lsn, frame.time_us, len(frame.kinds), (frame.head, frame.body))
 
     def build(self, messages: int) -> fmt.Footer:
         """Return the footer for the frames so far. `messages` is the number that the segment ever held."""
         totals = (self._first, self.end_lsn, self.frames, self.records)
-        return fmt.Footer(tuple(self._index), *totals, *self._times, messages)
+        chain, chained = b"", 0
+        if self._digest is not None:
+            chain, chained = self._digest.digest(), fmt.OF_CONTENTS if self._contents else fmt.OF_HEADERS
+        return fmt.Footer(tuple(self._index), *totals, *self._times, messages, chain, chained)
 
 
 class FileWriter:
     """A segment or snapshot that is being written. Not thread-safe. Raises OSError."""
 
-    def __init__(self, storage: Storage, name: str, header: fmt.FileHeader, *, reserve_limit: int = 0) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        name: str,
+        header: fmt.FileHeader,
+        *,
+        reserve_limit: int = 0,
+        chain_contents: bool = False,
+    ) -> None:
+        """`reserve_limit` bounds the space that is preallocated, and `chain_contents` is as for FooterBuilder."""
         self.name = name
+        self.chain = b""
+        """The file's digest, once it is sealed."""
         self._storage = storage
         self._header = header
         self._seed = header.seed
         self._origin = header.origin
         self._reserved = 0
         self._reserve_limit = reserve_limit
-        self._footer = FooterBuilder(header.origin)
+        self._footer = FooterBuilder(header, contents=chain_contents)
 
     @property
     def end_lsn(self) -> int:
@@ -98,12 +123,14 @@ class FileWriter:
         if offset + size > self._reserved:
             self._reserve(offset + size)
         write(self.name, offset, *parts)
-        self._footer.add(lsn, lsn + size, time_us, len(kinds))
+        self._footer.add(lsn, lsn + size, time_us, len(kinds), parts)
         return size
 
     def seal(self, messages: int) -> int:
         """Cut off preallocated space, write the footer and sync. Returns the size of the file in bytes."""
-        return write_footer(self._storage, self.name, self._header, self._footer.build(messages))
+        footer = self._footer.build(messages)
+        self.chain = footer.chain
+        return write_footer(self._storage, self.name, self._header, footer)
 
     def _reserve(self, need: int) -> None:
         # With preallocation, a full disk is a clean error, and syncs do not have to update the file's size.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.pipeline import (
+    chain,
     decisions,
     gold,
     group_facts,
@@ -40,6 +41,7 @@ from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, NoJournalError, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
+from escrowmq.pipeline.sequences import Wrong
 from escrowmq.pipeline.store import Queue, State, Store
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class Verdict(NamedTuple):
         messages: the number of messages checked by this run.
         bytes: the number of bytes of the log read by this run.
         worst: explanations of the first violations, at most WORST.
+        head: the end of the log and its digest, from which the next run proves that the log continues.
     """
 
     violations: int
@@ -104,6 +107,7 @@ class Verdict(NamedTuple):
     messages: int
     bytes: int
     worst: tuple[str, ...] = ()
+    head: str = ""
 
     @property
     def clean(self) -> bool:
@@ -156,6 +160,10 @@ class Audit:
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
         self.named: list[tuple[int, int, int, bytes]] = []
+        self.unchained: list[Wrong] = []
+        self.head: chain.Head | None = None
+        self.proved = False
+        """Whether the log was proved to continue the one that the last run saw, and every segment the one before."""
         self.half: DataFrame | None = None
         """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
         self.groups: DataFrame | None = None
@@ -191,7 +199,7 @@ class Audit:
         self.progress("scan: checksums, topology")
         self._scan()
         self.progress("bronze and silver: records, messages, branches")
-        work = (self._messages, self._branches, self._bronze, self._links, self._half, self._groups)
+        work = (self._messages, self._branches, self._bronze, self._links, self._half, self._groups, self._chain)
         (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
@@ -354,6 +362,19 @@ class Audit:
         self.links = self.store.write(self.spark, "staging.links", found)
         self.store.write(self.spark, "state.links", self.links.where("wrong = ''"))
 
+    def _chain(self) -> None:
+        before = chain.Head(*self.state.head) if self.state.head else None
+        rows = [tuple(piece) for piece in self.plan.chained]
+        pieces = self.spark.createDataFrame(
+            self.spark.sparkContext.parallelize(rows, max(len(rows), 1)),
+            "file string, first long, end long, snapshot long",
+        )
+        task = tasks.Chained(self.files, before.lsn if before else -1)
+        found = [row.asDict() for row in pieces.mapInArrow(task, chain.DDL).collect()]
+        found = [{name: bytes(v) if isinstance(v, bytearray) else v for name, v in row.items()} for row in found]
+        self.unchained, self.head, self.proved = chain.judge(found, before)
+        self.state.head = list(self.head) if self.head else []
+
     def _half(self) -> None:
         if all(queue.name != half.HIDDEN for queue in self.state.queues.values()):
             return
@@ -399,6 +420,7 @@ class Audit:
             messages=count,
             bytes=self.plan.bytes,
             worst=worst,
+            head=str(self.head or ""),
         )
 
     def _throughput(self, messages: DataFrame, names: DataFrame) -> None:

@@ -117,6 +117,7 @@ def audit(
         click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
     else:
         click.echo(f"{verdict.records} new records, {verdict.messages} messages; report: {out / 'report.html'}")
+        click.echo(f"head: {verdict.head}")
         for line in verdict.worst:
             click.echo(f"  {line}")
         click.echo("CLEAN" if verdict.clean else f"{verdict.violations} violation{'s' * (verdict.violations > 1)}")

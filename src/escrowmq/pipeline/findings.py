@@ -114,6 +114,7 @@ class BranchRule:
         "PIPE-1",
         "A reservation or a settlement by bulk readers does not continue where the last one ended",
     )
+    CHAIN = Rule("log changed", "PIPE-8", "The log is not the one that was written")
     NAMES = Rule("names do not match", "PIPE-8", "A record does not fit the names that exist at that point")
     EPOCH = Rule("epoch decided again", "PIPE-2", "The epochs of an application do not increase")
     UNDECIDED = Rule("undecided too long", "PIPE-5", "It has been in doubt for longer than the limit.")

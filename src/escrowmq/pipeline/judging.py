@@ -45,6 +45,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         *_of_deliveries(audit, messages),
         *_of_numbers(audit),
         *_of_names(audit),
+        *(_row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.") for wrong in audit.unchained),
         *unsettled.violations(audit),
         *half.violations(audit),
         *group_facts.violations(audit),

@@ -54,6 +54,8 @@ class Plan:
         held_back: whether the log has one more frame, which the broker may not have synced yet.
         broker: the process ID of the broker that seems to serve the folder; None if there is none.
         newest_snapshot: the LSN of the newest snapshot, 0 if there is none.
+        chained: the segments whose digests are to be computed, each as one piece: those that this run reads, and the
+            one in which the last run ended.
     """
 
     journal_id: str
@@ -67,6 +69,7 @@ class Plan:
     held_back: bool = False
     broker: int | None = None
     newest_snapshot: int = 0
+    chained: list[Piece] = field(default_factory=list)
 
     @property
     def running(self) -> bool:
@@ -124,6 +127,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         raise NoJournalError(f"{path}: no journal here: no file with a name like 0000000000000000.log")
     broker = _broker(path)
     pieces: list[Piece] = []
+    chained: list[Piece] = []
     holes: list[tuple[int, int]] = []
     at = 0
     held_back = False
@@ -137,6 +141,8 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         low = max(begin, file.origin)
         if low < end:
             pieces += _pieces(file, low, end)
+        if end > file.origin and end >= begin:
+            chained.append(Piece(file.name, file.origin, end, -1))
         at = end
     start = max([start, *(hole[1] for hole in holes if hole[1] > begin)])
     lsns, taken = _snapshots(reader, damage)
@@ -157,6 +163,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         held_back,
         broker,
         max(lsns, default=0),
+        chained,
     )
 
 

@@ -104,6 +104,8 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("Messages checked", f"{verdict.messages:,}: settled since the last run, or still in their queues"),
         ("Branches in doubt", f"{verdict.undecided:,}"),
         ("History", history),
+        ("Continuity", _continuity(audit)),
+        ("Head", str(audit.head or "")),
         ("Checked for", ", ".join(dict.fromkeys(rule.name for rule in (*RULES.values(), *_branch_rules())))),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
@@ -111,6 +113,14 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         left = "the last frame, which the broker may still be writing; the next run reads it"
         facts.insert(2, ("Not read", left))
     return facts
+
+
+def _continuity(audit: Audit) -> str:
+    if audit.unchained:
+        return "broken: the log is not the one that was written, see below"
+    if audit.proved:
+        return "proved: each segment continues the one before, and the log the one that the last run saw"
+    return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
 
 
 def _branch_rules() -> Iterable[Rule]:

@@ -98,6 +98,8 @@ class State:
     """
     names: dict[str, int] = field(default_factory=dict)
     """The names that exist (`pipeline.names`)."""
+    head: list[Any] = field(default_factory=list)
+    """The fields of the head of the log (`pipeline.chain`)."""
     set_back: list[int] = field(default_factory=list)
     """The LSNs of frames that are about a day older than the frame before."""
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)

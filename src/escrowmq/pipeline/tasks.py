@@ -14,7 +14,7 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, frames, groups, half, lifecycle, links, messages, packing
+from escrowmq.pipeline import branches, chain, frames, groups, half, lifecycle, links, messages, packing
 from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
@@ -129,6 +129,23 @@ def _acquired(found: Records) -> list[int]:
     """Return the queues that ACQUIRED records name."""
     queues = take(found.data, found.at[found.of_kind(Kind.ACQUIRED)] + 8, U32)
     return [int(queue) for queue in np.unique(queues)]
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """Computes the digests of segments, up to the end of each piece. The last audit ended at the LSN `past`."""
+
+    journal: str
+    past: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = JournalReader.open(self.journal)
+        try:
+            for piece in _pieces_of(batches):
+                row = chain.examined(reader.file(piece.file), piece.end, self.past)
+                yield pa.RecordBatch.from_pylist([row], schema=chain.SCHEMA)
+        finally:
+            reader.close()
 
 
 @dataclass(frozen=True, slots=True)

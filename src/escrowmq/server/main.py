@@ -96,7 +96,10 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
     gc.disable()  # recovery creates no garbage
     try:
         journal = Journal.open(
-            storage, segment_bytes=config.journal.segment_bytes, keep_dead_bytes=config.journal.retain_bytes
+            storage,
+            segment_bytes=config.journal.segment_bytes,
+            keep_dead_bytes=config.journal.retain_bytes,
+            chain_contents=config.journal.chain == "contents",
         )
         broker = Broker(journal, SystemRandom(), resident_limit=config.memory.queue_resident_bytes)
         broker.half.options = half_options(config.half_messages)

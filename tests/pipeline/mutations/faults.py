@@ -12,10 +12,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.branches import PUBLICATION, Item
 from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import decode_returned, encode_returned
-from tests.pipeline.mutations.rewriting import Copy, Record, operations_of
+from tests.pipeline.mutations.rewriting import Copy, Record, items_of, operations_of
 
 Copies = Iterator[Copy]
 Plant = Callable[[Copy, random.Random], Copies]
@@ -112,6 +113,57 @@ def moved(*kinds: int) -> Plant:
                 record = changed.frames[number].records.pop(i)
                 changed.frames[0].records.insert(0, record)
                 yield changed
+
+    return plant
+
+
+def _blocks(copy: Copy, kind: int, rng: random.Random) -> Iterator[tuple[Part, int]]:
+    """The parts of a kind that have a block, each with the block's offset."""
+    if kind == Kind.PREPARE:
+        for part in parts(copy, Kind.PREPARE, rng, ()):
+            for item, at, _ in items_of(part.of(copy)):
+                if item == Item.RUN:
+                    yield part, at + PUBLICATION.size + 4 * PUBLICATION.unpack_from(part.of(copy), at)[1]
+        return
+    inside = (Kind.COMMIT,) if kind == Kind.COMMIT else ()
+    for part in parts(copy, Kind.PUBLISH, rng, inside):
+        if (part.at > 0) == (kind == Kind.COMMIT):
+            yield part, 4 + 12 * int.from_bytes(part.of(copy)[:4], "little")
+
+
+def other_body(kind: int) -> Plant:
+    """A bit of a body is another one."""
+
+    def plant(copy: Copy, rng: random.Random) -> Copies:
+        for part, block in _blocks(copy, kind, rng):
+            data = part.of(copy)
+            length, _, count, envelope = struct.unpack_from("<IQII", data, block)
+            begin, end = block + 20 + envelope + 4 * count, block + 4 + length
+            if begin < end:
+                at = rng.randrange(begin, end)
+                yield part.put(copy, at, bytes((data[at] ^ 1 << rng.randrange(8),)))
+
+    return plant
+
+
+def other_envelope(kind: int) -> Plant:
+    """The priority of messages is another one."""
+
+    def plant(copy: Copy, rng: random.Random) -> Copies:
+        for part, block in _blocks(copy, kind, rng):
+            yield part.put(copy, block + 20 + 2, bytes((part.of(copy)[block + 22] ^ 4,)))
+
+    return plant
+
+
+def put_in(kind: int) -> Plant:
+    """There is a record that the broker has not written."""
+
+    def plant(copy: Copy, rng: random.Random) -> Copies:
+        for frame in rng.sample(range(len(copy.frames)), len(copy.frames)):
+            changed = copy.twin()
+            changed.frames[frame].records.append(Record(kind, bytes(64)))
+            yield changed
 
     return plant
 
@@ -250,6 +302,8 @@ FAULTS: Final[dict[str, Fault]] = {
     **_three("decision", Kind.DECIDE, Kind.HEURISTIC),
     **_three("hold", Kind.HELD),
     **_three("forgotten branch", Kind.FORGET),
+    "prepare doubled": Fault(doubled(Kind.PREPARE), (Kind.PREPARE,)),
+    "relocation moved": Fault(moved(Kind.RELOCATE, Kind.READDRESSED), (Kind.RELOCATE, Kind.READDRESSED)),
     "expired without a time to live": Fault(other_outcome(Outcome.EXPIRED, "x-message-ttl"), (Kind.SETTLE,)),
     "expired before its time": Fault(expired_early, (Kind.SETTLE,)),
     "dropped without a limit": Fault(other_outcome(Outcome.DROPPED, "x-max-length"), (Kind.SETTLE,)),
@@ -273,3 +327,56 @@ FAULTS: Final[dict[str, Fault]] = {
     "epoch goes back": Fault(epoch_back, (Kind.DECIDE,)),
     "branch number used twice": Fault(branch_again, (Kind.COMMIT,)),
 }
+
+SINCE_AN_AUDIT: Final[dict[str, Fault]] = {
+    "body altered in PUBLISH": Fault(other_body(Kind.PUBLISH), (Kind.PUBLISH,)),
+    "body altered in PREPARE": Fault(other_body(Kind.PREPARE), (Kind.PREPARE,)),
+    "body altered in COMMIT": Fault(other_body(Kind.COMMIT), (Kind.COMMIT,)),
+    "envelope altered in PUBLISH": Fault(other_envelope(Kind.PUBLISH), (Kind.PUBLISH,)),
+    "prepare dropped": Fault(dropped(Kind.PREPARE), (Kind.PREPARE,)),
+    "prepare moved": Fault(moved(Kind.PREPARE), (Kind.PREPARE,)),
+    "failure dropped": Fault(dropped(Kind.MARKED), (Kind.MARKED,)),
+    "return dropped": Fault(dropped(Kind.RETURNED), (Kind.RETURNED,)),
+    "relocation dropped": Fault(dropped(Kind.RELOCATE, Kind.READDRESSED), (Kind.RELOCATE, Kind.READDRESSED)),
+    **{f"{kind.name} put in": Fault(put_in(kind), (kind,)) for kind in Kind},
+}
+"""Faults that the log does not show, or not in all places. The chain shows them if an audit has seen the log before."""
+
+ONLY_SINCE_AN_AUDIT: Final = frozenset(
+    {
+        Kind.QUEUE_STATE,
+        Kind.PAGE,
+        Kind.DELIVERED,
+        Kind.PLACED,
+        Kind.COUNTERS,
+        Kind.VHOST_DELETED,
+        Kind.EXCHANGE_DELETED,
+        Kind.USER_DELETED,
+        Kind.PERMISSION_DELETED,
+        Kind.TOPIC_PERMISSION_SET,
+        Kind.TOPIC_PERMISSION_DELETED,
+        Kind.PROGRESS,
+        Kind.RELEASED,
+        Kind.PROGRESS_OWNED,
+        Kind.PROGRESS_RESET,
+        Kind.TERMINUS_SET,
+        Kind.TERMINUS_DELETED,
+        Kind.ARRIVED,
+        Kind.FORGOTTEN,
+        Kind.ACQUIRED,
+        Kind.GIVEN_BACK,
+        Kind.HALF_STORED,
+        Kind.HALF_DECIDED,
+        Kind.HALF_CHECKED,
+        Kind.HALF_PARKED,
+        Kind.HALF_RESUMED,
+        Kind.HALF_STATE,
+        Kind.GROUP_SET,
+        Kind.GROUP_DELETED,
+        Kind.GROUP_LEASED,
+        Kind.GROUP_SETTLED,
+        Kind.GROUP_PROGRESS,
+        Kind.GROUP_LOCKED,
+    }
+)
+"""Kinds of records for which FAULTS has no fault. Faults in some of them are in the modules planted_*.py."""

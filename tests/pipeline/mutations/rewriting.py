@@ -15,6 +15,7 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.reservations import decode_held
 from escrowmq.journal.format import (
     FRAME_HEADER_SIZE,
+    LINK_SIZE,
     TYPE_SEGMENT,
     TYPE_SNAPSHOT,
     FileHeader,
@@ -96,18 +97,23 @@ class Copy:
         frames = [frame for frame in self.frames if frame.records]
         places = _Places(frames)
         begin = 0
+        link = bytes(LINK_SIZE)
         for i, frame in enumerate(frames):
             if i and (frame.begins_segment or _begins(self.frames, frames[i - 1], frame)):
-                self._segment(folder, frames[begin:i], places)
+                link = self._segment(folder, frames[begin:i], places, link)
                 begin = i
-        self._segment(folder, frames[begin:], places)
+        self._segment(folder, frames[begin:], places, link)
         for snapshot in self.snapshots:
             header = FileHeader(TYPE_SNAPSHOT, self.journal_id, places.frame(snapshot.lsn), snapshot.created_us)
-            (folder / snapshot_name(header.lsn)).write_bytes(_file(header, snapshot.frames, places))
+            (folder / snapshot_name(header.lsn)).write_bytes(_file(header, snapshot.frames, places)[0])
 
-    def _segment(self, folder: Path, frames: list[Frame], places: _Places) -> None:
-        header = FileHeader(TYPE_SEGMENT, self.journal_id, places.frame(frames[0].lsn), frames[0].time_us)
-        (folder / segment_name(header.lsn)).write_bytes(_file(header, frames, places))
+    def _segment(self, folder: Path, frames: list[Frame], places: _Places, link: bytes) -> bytes:
+        """Write a segment. Returns the link to it."""
+        first = places.frame(frames[0].lsn)
+        header = FileHeader(TYPE_SEGMENT, self.journal_id, first, frames[0].time_us, link=link)
+        data, chain = _file(header, frames, places)
+        (folder / segment_name(first)).write_bytes(data)
+        return chain[:LINK_SIZE]
 
 
 def read(folder: Path) -> Copy:
@@ -183,8 +189,9 @@ def _twin(frame: Frame) -> Frame:
     return Frame(frame.lsn, frame.end, frame.time_us, records, frame.begins_segment)
 
 
-def _file(header: FileHeader, frames: list[Frame], places: _Places) -> bytes:
-    footer = FooterBuilder(header.origin)
+def _file(header: FileHeader, frames: list[Frame], places: _Places) -> tuple[bytes, bytes]:
+    """Return the bytes of a file, and its digest in the chain."""
+    footer = FooterBuilder(header)
     pieces = [header.pack()]
     for frame in frames:
         payloads = [_moved(record, places) for record in frame.records]
@@ -194,10 +201,11 @@ def _file(header: FileHeader, frames: list[Frame], places: _Places) -> bytes:
         kinds = bytes(record.kind for record in frame.records)
         parts = pack_frame(footer.end_lsn, frame.time_us, payloads, offsets, kinds, header.seed)
         size = sum(map(len, parts))
-        footer.add(footer.end_lsn, footer.end_lsn + size, frame.time_us, len(kinds))
+        footer.add(footer.end_lsn, footer.end_lsn + size, frame.time_us, len(kinds), parts)
         pieces += parts
-    pieces.append(footer.build(0).pack(header.seed))
-    return b"".join(pieces)
+    sealed = footer.build(0)
+    pieces.append(sealed.pack(header.seed))
+    return b"".join(pieces), sealed.chain
 
 
 def _moved(record: Record, places: _Places) -> bytes:

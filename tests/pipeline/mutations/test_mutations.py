@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.direct import audited
-from tests.pipeline.mutations.faults import FAULTS
+from escrowmq.core.records.kinds import Kind
+from escrowmq.pipeline.chain import Head
+from escrowmq.pipeline.planning import plan
+from tests.pipeline.direct import audited, head_of
+from tests.pipeline.mutations.faults import FAULTS, ONLY_SINCE_AN_AUDIT, SINCE_AN_AUDIT
 from tests.pipeline.mutations.rewriting import Copy, read
 from tests.pipeline.mutations.sources import SOURCES
 
@@ -30,9 +33,23 @@ def journals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Copy]:
     return found
 
 
-def _planted(journals: Mapping[str, Copy], fault: str, places: int) -> Iterator[tuple[str, Copy]]:
+@pytest.fixture(scope="module")
+def heads(journals: Mapping[str, Copy], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Head]:
+    """Return the ends of the valid journals, as an audit has seen them."""
+    found = {}
     for name, journal in journals.items():
-        for changed in islice(FAULTS[fault].plant(journal, random.Random(fault)), places):
+        folder = tmp_path_factory.mktemp("journal")
+        journal.write(folder)
+        _, head, _ = head_of(folder)
+        assert head is not None
+        found[name] = head
+    return found
+
+
+def _planted(journals: Mapping[str, Copy], fault: str, places: int) -> Iterator[tuple[str, Copy]]:
+    plant = (FAULTS | SINCE_AN_AUDIT)[fault].plant
+    for name, journal in journals.items():
+        for changed in islice(plant(journal, random.Random(fault)), places):
             yield name, changed
 
 
@@ -47,6 +64,40 @@ def test_a_journal_without_a_fault_is_clean(source: str, journals: Mapping[str, 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, journals: Mapping[str, Copy], tmp_path: Path) -> None:
     _check(journals, fault, PLACES, tmp_path)
+
+
+def test_every_kind_of_record_has_a_fault() -> None:
+    """A new kind of record needs faults in FAULTS."""
+    judged = {Kind(kind) for fault in FAULTS.values() for kind in fault.kinds}
+    assert judged.isdisjoint(ONLY_SINCE_AN_AUDIT)
+    assert judged | ONLY_SINCE_AN_AUDIT == set(Kind)
+
+
+@pytest.mark.rule("PIPE-8")
+@pytest.mark.parametrize("fault", SINCE_AN_AUDIT)
+def test_a_change_since_the_last_audit_is_found(
+    fault: str, journals: Mapping[str, Copy], heads: Mapping[str, Head], tmp_path: Path
+) -> None:
+    """The digests of all segments are right again, but the last audit has stored another one."""
+    planted = 0
+    for name, changed in _planted(journals, fault, PLACES):
+        changed.write(tmp_path / "journal")
+        head = heads[name]
+        wrong, _, _ = head_of(tmp_path / "journal", head)
+        shorter = plan(tmp_path / "journal").end < head.lsn  # which is a violation of its own
+        assert shorter or [each.rule.name for each in wrong] == ["log changed"], f"not found in {name}"
+        planted += 1
+    assert planted
+
+
+def test_the_log_may_grow_between_audits(journals: Mapping[str, Copy], tmp_path: Path) -> None:
+    for journal in journals.values():
+        head = None
+        for end in range(1, len(journal.frames) + 1):
+            Copy(journal.journal_id, journal.frames[:end], []).write(tmp_path)
+            wrong, head, proved = head_of(tmp_path, head)
+            assert wrong == []
+            assert proved
 
 
 @pytest.mark.long

@@ -93,8 +93,8 @@ def test_any_flipped_bit_in_the_file_header_is_refused(bit: int) -> None:
 
 def test_a_newer_version_is_refused_by_name() -> None:
     data = bytearray(HEADER.pack())
-    data[8] = 4
-    with pytest.raises(JournalVersionUnknown, match="f has journal format version 4"):
+    data[8] = fmt.VERSION + 1
+    with pytest.raises(JournalVersionUnknown, match=f"f has journal format version {fmt.VERSION + 1}"):
         fmt.read_file_header("f", bytes(data))
 
 
@@ -160,6 +160,13 @@ def test_a_footer_is_decoded_as_it_was_encoded() -> None:
     assert fmt.read_footer_end(data[-fmt.FOOTER_END_SIZE :]) == (len(data), 90_000)
     assert fmt.read_footer(data, 3) == footer
     assert fmt.read_footer(data, 4) is None
+
+
+def test_a_footer_with_a_digest_is_decoded_as_it_was_encoded() -> None:
+    footer = fmt.Footer(((0, 5, 0),), 0, 90_000, 30, 44, 5, 8, 17, b"d" * fmt.CHAIN_SIZE, fmt.OF_HEADERS)
+    data = footer.pack(3)
+    assert fmt.read_footer_end(data[-fmt.FOOTER_END_SIZE :]) == (len(data), 90_000)
+    assert fmt.read_footer(data, 3) == footer
 
 
 @given(st.data())

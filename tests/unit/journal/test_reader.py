@@ -113,10 +113,10 @@ def test_broken_headers_and_foreign_versions_are_findings() -> None:
     fill(start(storage, segment_bytes=300), 3)
     first, second, _ = storage.names()
     storage.flip(first, 3)
-    storage.flip(second, 8 * 8 + 2)
+    storage.flip(second, 8 * 8 + 3)
     findings = list(JournalReader(storage).findings())
     assert shape(findings) == ["DDfFr"]
-    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 3")
+    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 4")
     with pytest.raises(JournalDamaged, match="wrong magic"):
         payloads(JournalReader(storage))
 

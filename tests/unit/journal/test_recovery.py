@@ -61,7 +61,7 @@ def test_a_damaged_last_frame_is_cut_off_and_reported(at: int) -> None:
     assert (report.cut_file, report.cut_offset) == (FIRST, offset_of_frame(2))
     assert FRAME - 8 <= report.cut_bytes <= FRAME
     assert f"cut off {report.cut_bytes} bytes of {FIRST} from offset {report.cut_offset}" in str(report)
-    assert storage.size(FIRST) == offset_of_frame(2) + fmt.FOOTER_ENTRY_SIZE + fmt.FOOTER_END_SIZE
+    assert storage.size(FIRST) == offset_of_frame(2) + fmt.FOOTER_ENTRY_SIZE + fmt.CHAIN_SIZE + fmt.FOOTER_END_SIZE
     again, replayed = reopen(storage)
     assert len(replayed) == 2
     assert again.recovery.cut_file is None
@@ -233,8 +233,8 @@ def test_a_damaged_file_header_is_refused() -> None:
 
 def test_a_newer_version_is_refused() -> None:
     storage = filled(1)
-    storage.flip(FIRST, 8 * 8 + 2)
-    with pytest.raises(JournalVersionUnknown, match="version 7"):
+    storage.flip(FIRST, 8 * 8 + 3)
+    with pytest.raises(JournalVersionUnknown, match="version 12"):
         reopen(storage)
 
 
