@@ -168,9 +168,9 @@ def sealed_by_one_sync(storage: Storage, found: recovery.Found) -> None:
         write_footer(storage, file.name, file.header, footer)
 
 
-def behind_the_torn_tail(storage: Storage) -> recovery.Found:
+def behind_the_torn_tail(storage: Storage, *, chain_contents: bool = False) -> recovery.Found:
     """Plant a bug: continue where the garbage ends, like a program that opens its log for appending."""
-    found = recovery.examine(storage)
+    found = recovery.examine(storage, chain_contents=chain_contents)
     report = found.report
     if report.cut_file is not None and found.last_file is not None:
         end = report.cut_offset + report.cut_bytes - fmt.FILE_HEADER_SIZE

@@ -44,9 +44,9 @@ def no_crc_check(header: fmt.FrameHeader, body: bytes | memoryview) -> bool:
     return len(body) == header.body_size
 
 
-def no_truncation(storage: Storage) -> recovery.Found:
+def no_truncation(storage: Storage, *, chain_contents: bool = False) -> recovery.Found:
     """Continue after the garbage, like a program that opens its log for appending."""
-    found = recovery.examine(storage)
+    found = recovery.examine(storage, chain_contents=chain_contents)
     report = found.report
     if report.cut_file is not None and found.last_file is not None:
         end = report.cut_offset + report.cut_bytes - fmt.FILE_HEADER_SIZE
