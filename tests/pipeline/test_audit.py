@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.pipeline.audit import Audit, Options, audit
+from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
@@ -53,6 +55,11 @@ def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, tmp_pa
     assert not verdict.clean
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{len(expected)} violations" in page
+    for subject, names in of_subjects().items():
+        for rule, name in names:
+            assert re.search(rf"<td>{rule}</td><td>{name}</td><td>[0-9,]+ {subject}</td>", page), name
+    reordered = sum(each.name == "reordered" for each in expected)
+    assert re.search(rf"<td>reordered</td><td>[0-9,]+ messages</td><td class=n>{reordered}</td>", page)
     assert "http" not in page.replace("http-equiv", "")  # the page loads nothing from elsewhere
 
 

@@ -176,3 +176,29 @@ class LinkRule:
     )
     AFTER_SETTLEMENT = Rule("delivered again", "TX-8", "A link terminus acquired it after it had been settled.")
     UNSETTLED = Rule("unsettled too long", "PIPE-5", "It has deliveries that are unsettled for longer than the limit")
+
+
+def of_subjects() -> dict[str, list[tuple[str, str]]]:
+    """Return the kinds of violations, as (rule ID, name), by what they are about."""
+    others = {
+        "groups of bulk readers": [BranchRule.NUMBERS],
+        "applications with epochs": [BranchRule.EPOCH],
+        "names": [BranchRule.NAMES],
+        "records": [BranchRule.CHAIN, BranchRule.DAMAGED, BranchRule.MISSING, BranchRule.CUT],
+    }
+    apart = [rule for rules in others.values() for rule in rules]
+    subjects = {
+        "messages": list(RULES.values()),
+        "branches": [rule for rule in _rules_of(BranchRule) if rule not in apart],
+        **others,
+        "link termini": _rules_of(LinkRule),
+        "queues of half messages": _rules_of(HalfRule),
+        "consumer groups": _rules_of(GroupRule),
+    }
+    return {
+        subject: list(dict.fromkeys((rule.rule, rule.name) for rule in rules)) for subject, rules in subjects.items()
+    }
+
+
+def _rules_of(table: type) -> list[Rule]:
+    return [rule for rule in vars(table).values() if isinstance(rule, Rule)]

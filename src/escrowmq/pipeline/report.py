@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from escrowmq.pipeline import plots
-from escrowmq.pipeline.findings import RULES, BranchRule, Rule
+from escrowmq.pipeline import half, plots
+from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.human import duration, size
 
 if TYPE_CHECKING:
@@ -27,6 +28,15 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
 th, td:first-child { white-space: nowrap } th { background: #f3f6f9 }
 td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675 }
+@media (max-width: 40rem) { body { margin: 1rem auto; font-size: 14px } td { overflow-wrap: anywhere } }
+@media (prefers-color-scheme: dark) {
+  body { color: #dfe6ee; background: #12171d } th { background: #1d252e } th, td { border-color: #34404d }
+  p.note { color: #9aa7b5 } img { background: #fff; border-radius: .3rem }
+}
+@media print {
+  body { max-width: none; margin: 0; color: #000; background: #fff } .wide { overflow: visible }
+  .verdict { color: #000; background: none; border: 2px solid } tr { break-inside: avoid }
+}
 """
 
 
@@ -56,6 +66,7 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
         if count > len(wrong):
             note = f"The first {len(wrong)} of {count} violations; gold/violations contains all of them."
             parts.append(f'<p class="note">{note}</p>')
+    parts.append("<h2>Rules</h2>" + _rules(audit, verdict, rows("gold.violations", _BROKEN)))
     if doubt:
         parts.append("<h2>In doubt</h2>")
         lines = [(row["branch"], row["xid"] or "", row["owner"] or "", _time(row["prepared_at"])) for row in doubt]
@@ -69,7 +80,9 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
     if known:
         chosen = [(name, best["p50_ms"], best["p99_ms"]) for name, best in known[:QUEUES]]
         parts.append("<h2>From publish to settlement</h2>" + plots.latency(chosen))
-    page = f"<!doctype html><html lang=en><meta charset=utf-8><title>{headline}</title><style>{_STYLE}</style>"
+    page = "<!doctype html><html lang=en><meta charset=utf-8>"
+    page += '<meta name=viewport content="width=device-width, initial-scale=1">'
+    page += f"<title>{headline}</title><style>{_STYLE}</style>"
     path = audit.store.folder / "report.html"
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_text(page + "\n".join(parts) + "</html>\n", encoding="utf-8")
@@ -77,6 +90,12 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
     return path
 
 
+_BROKEN: Final = """
+    select rule, name, subject, count(*) count
+    from (
+        select *, case when position is not null then 'messages' when branch is not null then 'branches' end subject
+        from {table}
+    ) group by rule, name, subject"""
 _MINUTES: Final = """
     select minute, sum(published) published, sum(settled) settled from {table}
     where minute is not null group by minute"""
@@ -106,7 +125,6 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("History", history),
         ("Continuity", _continuity(audit)),
         ("Head", str(audit.head or "")),
-        ("Checked for", ", ".join(dict.fromkeys(rule.name for rule in (*RULES.values(), *_branch_rules())))),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
     if plan.held_back:
@@ -123,8 +141,32 @@ def _continuity(audit: Audit) -> str:
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
 
 
-def _branch_rules() -> Iterable[Rule]:
-    return (value for value in vars(BranchRule).values() if isinstance(value, Rule))
+def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of rules: what each is about, how many of these were checked, and how often it was broken."""
+    state = audit.state
+    checked = {
+        "messages": verdict.messages,
+        "branches": audit.store.written["silver.branches"].count(),
+        "groups of bulk readers": len(state.groups),
+        "applications with epochs": len(state.epochs),
+        "names": len(state.names),
+        "records": verdict.records,
+        "link termini": len(state.termini),
+        "queues of half messages": sum(queue.name == half.HIDDEN for queue in state.queues.values()),
+        "consumer groups": len(state.consumer_groups),
+    }
+    subjects = of_subjects()
+    of_several = Counter(each for names in subjects.values() for each in names)
+    lines = []
+    for subject, names in subjects.items():
+        for rule, name in names:
+            found = [row for row in broken if (row["rule"], row["name"]) == (rule, name)]
+            if of_several[rule, name] > 1:  # such as "lost", of a message, of a branch, and of the end of the log
+                wanted = subject if subject in ("messages", "branches") else None
+                found = [row for row in found if row["subject"] == wanted]
+            count = sum(row["count"] for row in found)
+            lines.append((rule, name, f"{checked[subject]:,} {subject}", f"{count:,}"))
+    return _table(("Rule", "Violation", "Checked", "Broken"), lines, numbers=(3,))
 
 
 def _violation(row: dict[str, Any]) -> tuple[object, ...]:
