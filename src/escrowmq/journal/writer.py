@@ -25,7 +25,7 @@ class FooterBuilder:
         """`contents` says that the file's digest is made of whole frames, and not only of their headers.
 
         A frame's header has the checksum of its body. Digests of whole frames also show a change that was made such
-        that the checksum stayed the same; they cost half a nanosecond to a nanosecond for each byte.
+        that the checksum stayed the same; their cost grows with every byte.
         """
         self._index: list[tuple[int, int, int]] = []
         self._first = self.end_lsn = header.origin
