@@ -86,7 +86,7 @@ class SendRuns:
     def __init__(self, connection: RemotingConnection) -> None:
         self._connection = connection
         self._targets: dict[tuple[str | None, ...], _SendTarget | None] = {}
-        self._joined: dict[tuple[str, str], None] = {}  # tags and groups of half messages that were checked
+        self._joined: dict[tuple[str, str, str], None] = {}  # topics, tags and groups of checked half messages
         self._streams: dict[StreamQueue, list[tuple[Envelope, list[bytes]]]] = {}
         self._sends: list[_WaitingSend] = []
         self._halves = HalfRuns(connection)
@@ -163,14 +163,14 @@ class SendRuns:
             return False
         head = head_of(0, TRANSACTION_COMMITTED, born_ms, int(queue), 0, connection.born, len(text))
         login, producer = connection.login, connection.producer
-        if (tag, group) not in self._joined:
+        if (target.topic, tag, group) not in self._joined:
             try:
                 login.door.check_publish(target.topic, (tag,))
                 login.door.check(Operation.STORE_HALF, exchange=target.topic, key=tag)
                 producer.join(group)
             except (BrokerError, RequestFault):
                 return False
-            self._joined[tag, group] = None
+            self._joined[target.topic, tag, group] = None
         content = b"".join((head, text, request.body))
         arrival = HalfArrival(key.decode(), envelope_of(target.topic, tag), content, target.streams[queue])
         self._halves.store(target.topic, group, WaitingHalf(arrival, queue, request))

@@ -185,3 +185,15 @@ def test_half_messages_need_a_permission() -> None:
     client = ready()
     client.server.broker.access.set_permission("guest", "/", "", "", "")
     assert [each.code for each in together(client, half(1), half(2))] == [ResultCode.NO_PERMISSION] * 2
+
+
+@pytest.mark.rule("SEC-1")
+def test_half_messages_that_arrive_together_need_a_permission_for_each_topic() -> None:
+    client = ready()
+    broker = client.server.broker
+    broker.topics.declare(broker.directory.vhost("/"), "u", 8, "mixed")
+    broker.access.set_permission("guest", "/", ".*", "^t$", ".*")
+    other = half(2)
+    other.fields["b"] = "u"
+    found = together(client, half(1), other, half(3))
+    assert [each.code for each in found] == [ResultCode.SUCCESS, ResultCode.NO_PERMISSION, ResultCode.SUCCESS]
