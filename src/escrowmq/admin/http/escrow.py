@@ -66,7 +66,7 @@ def reason_of(content_type: str, body: bytes) -> str:
         raise BadQuery("the content type must be application/json")
     try:
         given = json.loads(body)
-    except ValueError:  # also for bytes that are no UTF-8
+    except (ValueError, RecursionError):  # also for bytes that are no UTF-8, and for deeply nested arrays
         given = None
     reason = given.get("reason") if isinstance(given, dict) else None
     if not isinstance(reason, str) or not reason.strip() or len(reason) > LONGEST_REASON:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
@@ -50,7 +49,7 @@ def _credentials(header: str) -> tuple[str, str]:
         raise NotAuthorised("Not authorised")
     try:
         text = base64.b64decode(encoded.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:  # no Base64, characters that are not ASCII, or bytes that are not UTF-8
         raise NotAuthorised("Not authorised") from error
     user, colon, password = text.partition(":")
     if not colon:

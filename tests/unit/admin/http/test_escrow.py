@@ -88,6 +88,7 @@ def test_a_body_that_is_too_long_or_no_json_is_refused() -> None:
     long = json.dumps(REASON).encode() + b" " * LONGEST_BODY
     assert site.request("POST", f"{site.paths[0]}/commit", headers, long).status == 413
     assert site.request("POST", f"{site.paths[0]}/commit", headers, b"\xff{").status == 400
+    assert site.request("POST", f"{site.paths[0]}/commit", headers, b"[" * LONGEST_BODY).status == 400
     assert site.state(0) is State.PREPARED
 
 
