@@ -85,12 +85,16 @@ class HttpProcess:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "escrowmq.admin.http", json.dumps(self._options)),
-                stdin=asyncio.subprocess.PIPE,
-                pass_fds=[sock.fileno() for sock in self._sockets],
-            )
-            code = await self._process.wait()
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "escrowmq.admin.http", json.dumps(self._options)),
+                    stdin=asyncio.subprocess.PIPE,
+                    pass_fds=[sock.fileno() for sock in self._sockets],
+                )
+            except OSError as error:  # the broker may have no memory or no descriptors left for the moment
+                end = f"cannot be started: {error}"
+            else:
+                end = f"ended with status {await self._process.wait()}"
             wait = _FIRST_WAIT if loop.time() - started > _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
-            _log.error("the HTTP process ended with status %d; it starts again in %g s", code, wait)
+            _log.error("the HTTP process %s; it starts again in %g s", end, wait)
             await asyncio.sleep(wait)
