@@ -18,6 +18,7 @@ import uvicorn
 
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import RemoteBroker
+from escrowmq.admin.http.connection import TimedProtocol
 
 _LARGEST_HEAD = 64 << 10
 
@@ -27,7 +28,7 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     interface = HttpInterface(RemoteBroker(Path(options["data_dir"])), open_metrics=options["open_metrics"])
     config = uvicorn.Config(
         interface.app(),
-        http="h11",
+        http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",
         ws="none",

@@ -1,0 +1,76 @@
+"""The time in which a request has to arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from escrowmq.admin.http import connection
+from escrowmq.admin.http.connection import TimedProtocol
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+INCOMPLETE = {
+    "nothing": b"",
+    "a head without an end": b"GET / HTTP/1.1\r\nHost: x\r\n",
+    "a body without an end": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\nx",
+    "a second head without an end": REQUEST + b"G",
+}
+
+
+async def app(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    config = uvicorn.Config(app, http=TimedProtocol, lifespan="off", ws="none", log_config=None)
+    config.load()
+    state = ServerState()
+    server = await asyncio.get_running_loop().create_server(lambda: TimedProtocol(config, state, {}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        server.close()
+
+
+@pytest.mark.parametrize("sent", INCOMPLETE.values(), ids=INCOMPLETE)
+def test_a_request_that_does_not_end_in_time_ends_the_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.2)
+
+    async def trickle(writer: asyncio.StreamWriter) -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            writer.write(b"x" * bool(sent))
+
+    async def scenario() -> None:
+        async with connected() as (reader, writer):
+            writer.write(sent)
+            async with asyncio.TaskGroup() as tasks:
+                feeding = tasks.create_task(trickle(writer))
+                with contextlib.suppress(ConnectionError):
+                    await asyncio.wait_for(reader.read(), 3)
+                feeding.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_sends_whole_requests_lives_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.2)
+
+    async def scenario() -> None:
+        async with connected() as (reader, writer):
+            for _ in range(4):
+                writer.write(REQUEST)
+                assert b" 204 " in await reader.readuntil(b"\r\n\r\n")
+                await asyncio.sleep(0.1)
+
+    asyncio.run(scenario())
