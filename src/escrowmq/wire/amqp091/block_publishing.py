@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _CHECKED: Final = 4  # messages of a layout that cost one unit of the budget
 _LAYOUT: Final = 3
 _APART: Final = 3  # a message that is decoded in full
+_MOST_KEYS: Final = 64  # routing keys whose routes are found in one piece
+_MOST_QUEUES: Final = 1000  # queues to which the keys of a piece lead, about
+_ALONE: Final = 0  # the number of the route of messages that have to be published on their own
 
 
 class _Way(NamedTuple):
@@ -58,13 +61,17 @@ def publish_block(
             requests.left -= _LAYOUT + len(rows) // _CHECKED
             if requests.left <= 0:
                 yield None
+        if block.form == KEYED:
+            for _ in publisher.route({key for group in groups for key in group.keys}):
+                if requests.left <= 0:
+                    yield None
         ways = publisher.ways(block, groups)
     except BlockError as error:
         raise BrokerError(Condition.INVALID_ARGUMENT, f"malformed block: {error}") from None
     contents = [data[start:stop] for start, stop in zip(block.starts, block.stops, strict=True)]
     begin = 0
-    for way, run in groupby(ways):
-        end = begin + sum(1 for _ in run)
+    for _, run in groupby(ways, id):
+        way, end = ways[begin], begin + sum(1 for _ in run)
         for _ in publisher.publish(block.form, way, contents[begin:end]):
             if requests.left <= 0:
                 yield None
@@ -80,43 +87,21 @@ class _Publisher:
         self._method = method
         self._branch = channel.branch
         self._versions = (-1, -1)  # of topology and access rules, for which the ways are known
+        self._routes: list[tuple[Queue, ...] | None] = [None]  # the first one is `_ALONE`
+        self._numbers: dict[bytes, int] = {}  # of the routes, by routing key
 
     def _ended(self) -> bool:
         """Whether the transaction has ended between two pieces, and with it what it has published."""
         return self._channel.branch is not self._branch or self._channel.closing
 
-    def ways(self, block: MessageBlock, groups: list[Checked]) -> list[_Way | None]:
-        """Return the way of each message, None if it has to be published on its own.
+    def route(self, keys: set[bytes]) -> Iterator[None]:
+        """Find the queues to which each routing key leads, in pieces.
+
+        There is no route for messages that have to be published on their own: they may be refused or dropped, a limit
+        counts their bodies, or their content determines the route.
 
         Raises:
             BlockError: a routing key is not UTF-8.
-        """
-        count = len(block.starts)
-        if block.form != KEYED:
-            if len({group.values for group in groups}) == 1:
-                return [None if groups[0].values is None else _Way(groups[0].values, None)] * count
-            routes: dict[bytes, tuple[Queue, ...] | None] = {}
-        else:
-            routes = self._routes({key for group in groups for key in group.keys})
-        found: list[_Way | None] = [None] * count
-        reached = {queues for queues in routes.values() if queues is not None}
-        for rows, values, keys in groups:
-            if values is None:
-                continue
-            if block.form != KEYED:
-                way = _Way(values, None)
-                for row in rows:
-                    found[row] = way
-                continue
-            known = {queues: _Way(values, queues) for queues in reached}
-            for row, key in zip(rows, keys, strict=True):
-                queues = routes[key]
-                found[row] = None if queues is None else known[queues]
-        return found
-
-    def _routes(self, keys: set[bytes]) -> dict[bytes, tuple[Queue, ...] | None]:
-        """Return the queues to which each routing key leads. None for those whose messages have to be published on
-        their own: they may be refused or dropped, a limit counts their bodies, or their content determines the route.
         """
         channel, exchange = self._channel, self._method.exchange
         vhost, requests = channel.vhost, channel.broker.engine.requests
@@ -124,20 +109,57 @@ class _Publisher:
             names = [(key, key.decode()) for key in keys]
         except UnicodeDecodeError as error:
             raise BlockError(f"a routing key is not UTF-8: {error}") from None
-        try:
-            channel.door.check_publish_each(exchange, [name for _, name in names])
-            vhost.exchange_for_publish(exchange)
-            if not exchange or vhost.needs_content(exchange):
-                return dict.fromkeys(keys)
-            found = vhost.route_each(exchange, names)
-        except BrokerError:
-            return dict.fromkeys(keys)  # the first message that may not be published is refused when it is
-        requests.left -= len(keys) // ROUTED + vhost.take_cost()
         self._versions = (vhost.version, channel.broker.access.version)
-        left_out = {queues for queues in set(found.values()) if not queues or any(map(_limited, queues))}
-        if not left_out:
-            return dict(found)
-        return {key: None if queues in left_out else queues for key, queues in found.items()}
+        known: dict[tuple[Queue, ...], int] = {}
+        at, size = 0, 1
+        try:
+            while at < len(names):
+                piece = names[at : at + size]
+                channel.door.check_publish_each(exchange, [name for _, name in piece])
+                vhost.exchange_for_publish(exchange)
+                if not exchange or vhost.needs_content(exchange):
+                    return
+                found = vhost.route_each(exchange, piece)
+                for key, queues in found.items():
+                    number = known.get(queues)
+                    if number is None:
+                        number = known[queues] = self._number(queues)
+                    self._numbers[key] = number
+                reached = max(sum(map(len, found.values())), len(piece))
+                requests.left -= -(-reached // ROUTED) + vhost.take_cost()
+                at += len(piece)
+                size = max(1, min(2 * size, _MOST_KEYS, _MOST_QUEUES * len(piece) // reached))
+                yield
+        except BrokerError:
+            self._numbers.clear()  # the first message that may not be published is refused when it is
+
+    def _number(self, queues: tuple[Queue, ...]) -> int:
+        if not queues or any(map(_limited, queues)):
+            return _ALONE
+        self._routes.append(queues)
+        return len(self._routes) - 1
+
+    def ways(self, block: MessageBlock, groups: list[Checked]) -> list[_Way | None]:
+        """Return the way of each message, None if it has to be published on its own. Equal ways are the same object."""
+        numbers, routes = self._numbers, self._routes
+        known: dict[tuple[Values, int], _Way] = {}
+        found: list[_Way | None] = [None] * len(block.starts)
+        for rows, values, keys in groups:
+            if values is None:
+                continue
+            if block.form != KEYED:
+                way = known.setdefault((values, _ALONE), _Way(values, None))
+                for row in rows:
+                    found[row] = way
+                continue
+            for row, key in zip(rows, keys, strict=True):
+                number = numbers.get(key, _ALONE)
+                if number != _ALONE:
+                    place = values, number
+                    if place not in known:
+                        known[place] = _Way(values, routes[number])
+                    found[row] = known[place]
+        return found
 
     def publish(self, form: int, way: _Way | None, contents: list[bytes]) -> Iterator[None]:
         """Publish a run of messages, in pieces."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -88,6 +89,29 @@ def test_a_large_block_takes_several_turns() -> None:
         client.collect()
     client.expect(2, spec.TxCommitOk)
     assert client.count(1, "q") == 4000
+
+
+def test_routes_to_many_queues_are_found_in_pieces_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, client = ready()
+    vhost, requests = made.broker.directory.vhost("/"), made.broker.engine.requests
+    for number in range(200):
+        queue(client, f"q{number}")
+        bind(client, f"q{number}", "#")
+    route_each = vhost.route_each
+    pieces: list[tuple[int, int]] = []  # units that are left before each, and the queues that its keys reach
+
+    def counting(*args: Any) -> Any:
+        found = route_each(*args)
+        pieces.append((requests.left, sum(map(len, found.values()))))
+        return found
+
+    monkeypatch.setattr(vhost, "route_each", counting)
+    publish(client, block_of(*[own(number) for number in range(300)], layouts=[list(range(300))]))
+    commit(client)
+    assert sum(reached for _, reached in pieces) == 300 * 201
+    assert max(reached for _, reached in pieces) <= 1000
+    assert min(left for left, _ in pieces) > 0
+    assert client.count(1, "q7") == 300
 
 
 def one_by_one(sent: list[Sent], exchange: str, key: str, arguments: FieldTable | None) -> list[object]:
