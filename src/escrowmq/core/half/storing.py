@@ -81,7 +81,10 @@ class HalfStorage:
         immunity_ms: int,
     ) -> list[Stored | BrokerError]:
         """See `HalfMessages.store_each`."""
-        waiting_in = self._queue_for(vhost)
+        try:
+            waiting_in = self._queue_for(vhost)
+        except BrokerError as error:
+            return [error] * len(arrivals)
         ledger, now = waiting_in.ledger, self._engine.now
         delay = max(self._checks.options.of(vhost, topic).timeout_ms, immunity_ms)
         label = "" if producer is None else producer.label[:ID_LENGTH]

@@ -150,3 +150,14 @@ def test_many_bytes_are_written_in_several_records(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(gathering, "MOST_BYTES", 1)
     together(peer, send("a"), send("b"), send("c"))
     assert (bodies(peer), records(peer)) == (["a", "b", "c"], before + 3)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_first_half_messages_that_arrive_together_while_memory_is_scarce_are_refused() -> None:
+    peer = ready()
+    peer.server.broker.engine.scarcity = "low on memory"
+    first, second = together(peer, send("a", TRANSACTION), send("b", TRANSACTION))
+    assert first.status.message == second.status.message
+    assert "low on memory" in first.status.message
+    peer.server.broker.engine.scarcity = ""
+    assert together(peer, send("a", TRANSACTION))[0].status.code == Code.OK

@@ -62,3 +62,12 @@ def test_a_half_message_beyond_the_limit_is_refused_and_the_others_are_stored() 
     client = ready()
     client.server.broker.half.options.per_user = 1
     assert [each.code for each in together(client, half(1), half(2))] == [ResultCode.SUCCESS, ResultCode.SYSTEM_BUSY]
+
+
+@pytest.mark.rule("FAIR-3")
+def test_first_half_messages_that_arrive_together_while_memory_is_scarce_are_refused() -> None:
+    client = ready()
+    client.server.broker.engine.scarcity = "low on memory"
+    assert [each.code for each in together(client, half(1), half(2))] == [ResultCode.SYSTEM_BUSY] * 2
+    client.server.broker.engine.scarcity = ""
+    assert together(client, half(1))[0].code == ResultCode.SUCCESS
