@@ -160,7 +160,7 @@ def declarations(s: Script) -> None:
     s.step("durable and exclusive", lambda ch: ch.queue_declare(s.queue, durable=True, exclusive=True))
     s.step("the same, transient", lambda ch: ch.queue_declare(s.queue, durable=False, exclusive=True))
     s.step("delete", lambda ch: ch.queue_delete(s.queue))
-    for kind in ("direct", "fanout", "topic", "headers", "x-consistent-hash", ""):
+    for kind in ("direct", "fanout", "topic", "headers", "x-recent-history", ""):
         s.step(f"exchange type {kind!r}", partial(_exchange, s.exchange, kind))
         s.fresh().exchange_delete(s.exchange)
     s.step("long name", lambda ch: ch.queue_declare("n" * 255))

@@ -51,7 +51,7 @@ def test_a_heuristic_decision_in_a_snapshot_is_not_counted_twice(tmp_path: Path)
 def test_a_commit_may_dead_letter_a_returned_message_beyond_its_delivery_limit(tmp_path: Path) -> None:
     """The commit settles the message that it should return, and publishes it to the dead-letter queue."""
     with Scribe(tmp_path) as scribe:
-        scribe.queue(1, "limited")
+        scribe.queue(1, "limited", **{"x-delivery-limit": 0})
         scribe.queue(2, "dead")
         scribe.publish(1, 1, 3)
         scribe.frame()

@@ -23,7 +23,7 @@ def step(name: str, lsn: int, *effects: str, snapshot: bool = False, whole: bool
     [
         ([step("prepared", 1)], "prepared", None),
         ([step("prepared", 1), step("committed", 2)], "committed", None),
-        ([step("prepared", 1), step("rolled back", 2), step("rolled back", 3)], "rolled back", None),
+        ([step("prepared", 1), step("rolled back", 2), step("rolled back", 3)], "rolled back", "twice"),
         ([step("committed", 1), step("committed", 2)], "committed", "twice"),
         ([step("rolled back", 1), step("committed", 2)], "rolled back", "contradicted"),
         ([step("committed", 1, whole=False)], "committed", "torn"),
