@@ -31,6 +31,7 @@ _LAYOUT: Final = 3
 _APART: Final = 3  # a message that is decoded in full
 _MOST_KEYS: Final = 64  # routing keys whose routes are found in one piece
 _MOST_QUEUES: Final = 1000  # queues to which the keys of a piece lead, about
+_WORD: Final = 2  # queues that cost as much as comparing one more word of a key with patterns
 _ALONE: Final = 0  # the number of the route of messages that have to be published on their own
 
 
@@ -125,10 +126,11 @@ class _Publisher:
                     if number is None:
                         number = known[queues] = self._number(queues)
                     self._numbers[key] = number
-                reached = max(sum(map(len, found.values())), len(piece))
-                requests.left -= -(-reached // ROUTED) + vhost.take_cost()
+                words = sum([name.count(".") for _, name in piece])
+                cost = max(sum(map(len, found.values())), len(piece), _WORD * words)
+                requests.left -= -(-cost // ROUTED) + vhost.take_cost()
                 at += len(piece)
-                size = max(1, min(2 * size, _MOST_KEYS, _MOST_QUEUES * len(piece) // reached))
+                size = max(1, min(2 * size, _MOST_KEYS, _MOST_QUEUES * len(piece) // cost))
                 yield
         except BrokerError:
             self._numbers.clear()  # the first message that may not be published is refused when it is

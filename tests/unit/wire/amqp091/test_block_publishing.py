@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from escrowmq.core.budget import Budget
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.blocks import MOST_BYTES
 from escrowmq.wire.amqp091.frames import content_frames, method_frame
@@ -112,6 +113,27 @@ def test_routes_to_many_queues_are_found_in_pieces_within_the_budget(monkeypatch
     assert max(reached for _, reached in pieces) <= 1000
     assert min(left for left, _ in pieces) > 0
     assert client.count(1, "q7") == 300
+
+
+def test_routing_keys_of_many_words_cost_more_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, client = ready("#.a.#.b")
+    vhost, sizes = made.broker.directory.vhost("/"), [0]
+    route_each, renew = vhost.route_each, Budget.renew
+
+    def counting(exchange: str, names: Any) -> Any:
+        sizes[-1] += len(names)
+        return route_each(exchange, names)
+
+    def renewing(budget: Budget) -> None:
+        sizes.append(0)
+        renew(budget)
+
+    monkeypatch.setattr(vhost, "route_each", counting)
+    monkeypatch.setattr(Budget, "renew", renewing)
+    publish(client, block_of(*[own(number, key="a." * 100) for number in range(400)], layouts=[list(range(400))]))
+    commit(client)
+    assert sum(sizes) == 400
+    assert max(sizes) < 100
 
 
 def one_by_one(sent: list[Sent], exchange: str, key: str, arguments: FieldTable | None) -> list[object]:
