@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -53,6 +53,7 @@ class HttpInterface:
                 BrokerUnavailable: _unavailable,
                 BrokerRefused: _refused,
                 HTTPException: _fault,
+                ClientDisconnect: _gone,
             },
         )
 
@@ -148,6 +149,12 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     del request
     return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Answer a client that is gone: nobody reads it, and it is no fault of the process."""
+    del request, error
+    return Response(status_code=400)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -94,6 +94,7 @@ class HttpSite:
         self.broker = LocalBroker(self.server)
         self.app = HttpInterface(self.broker, open_metrics=open_metrics).app()
         self.server.broker.access.set_tags("guest", ("administrator",))
+        self.client_leaves = False  # before its body is complete
 
     def get(self, target: str, user: str | None = "guest", *, password: str | None = None) -> Answer:
         """Ask as `user`, or without a login."""
@@ -112,6 +113,8 @@ class HttpSite:
         sent: list[Any] = []
 
         async def receive() -> Any:
+            if self.client_leaves:
+                return {"type": "http.disconnect"}
             return {"type": "http.request", "body": content, "more_body": False}
 
         async def send(message: Any) -> None:

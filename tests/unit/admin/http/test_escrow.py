@@ -129,3 +129,10 @@ def test_reading_needs_one_of_the_tags(path: str) -> None:
 @pytest.mark.parametrize("name", ["half-messages", "links", "holds"])
 def test_other_lists_are_empty_without_such_objects(name: str) -> None:
     assert HttpSite().get(f"/api/escrow/{name}").json == []
+
+
+def test_a_change_whose_client_leaves_in_the_middle_is_not_made() -> None:
+    site = InDoubt()
+    site.client_leaves = True
+    assert site.post(f"{site.paths[0]}/commit", REASON).status == 400
+    assert site.state(0) is State.PREPARED
