@@ -20,6 +20,8 @@ from escrowmq.config import Config, ConfigError
 PREFIX: Final = "ESCROWMQ_"
 FILE_SUFFIX: Final = "_FILE"
 """The variable of a secret with this suffix names a file that contains the secret."""
+_EXPECTED: Final = {"path_type": "a path", "bool_type": "true or false", "tuple_type": 'a list like ["A", "B"]'}
+"""Texts for kinds of faults that pydantic describes in terms of Python."""
 
 
 def load(
@@ -148,8 +150,8 @@ def _explain(fault: ErrorDetails, file: str, origins: Mapping[str, str]) -> str:
     if fault["type"] == "model_type":
         return f"{source}: expected a table, [{key}]"
     expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if fault["type"] == "path_type":
-        expected = "a path"
+    if fault["type"] in _EXPECTED:
+        expected = _EXPECTED[fault["type"]]
     elif fault["type"].startswith(("greater_than", "less_than")):
         expected = f"a number {expected}"
     got = "" if key == "security.default_password" else f", not {fault['input']!r}"

@@ -79,7 +79,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
         ("limits.connections = '9'", "limits.connections: expected a valid integer, not '9'"),
         ("limits.connections = true", "limits.connections: expected a valid integer, not True"),
         ("log.level = 'loud'", "log.level: expected 'debug', 'info', 'warning' or 'error', not 'loud'"),
-        ("security.guest_loopback_only = 1", "security.guest_loopback_only: expected a valid boolean, not 1"),
+        ("security.guest_loopback_only = 1", "security.guest_loopback_only: expected true or false, not 1"),
         (
             "security.mechanisms = ['X']",
             (
@@ -245,6 +245,7 @@ def test_variables_that_name_no_table_are_ignored() -> None:
         ("LIMITS_CONNECTIONS", "0", "expected a number greater than or equal to 1, not 0"),
         ("LIMITS_CONECTIONS", "9", "unknown; did you mean ESCROWMQ_LIMITS_CONNECTIONS?"),
         ("LIMITS_FRAME_MAX_FILE", "/f", "unknown; did you mean ESCROWMQ_LIMITS_FRAME_MAX?"),
+        ("SECURITY_MECHANISMS", "PLAIN", 'expected a list like ["A", "B"], not \'PLAIN\''),
         ("SECURITY_MECHANISMS", "[]", "expected at least one mechanism, not []"),
         ("DATA_DIR", "", "expected a path, not ''"),
         ("SECURITY_DEFAULT_PASSWORD_FILE", "/absent/file", "/absent/file: No such file or directory"),

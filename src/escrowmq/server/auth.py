@@ -250,7 +250,8 @@ class Authenticator:
         return Verdict(name)
 
     def _judged(self, peer: Peer, name: str, verdict: Verdict) -> Verdict:
-        log_verdict(peer, f"user {name or peer.certificate_user!r}", verdict)
+        claimed = name or peer.certificate_user
+        log_verdict(peer, f"user {claimed!r}", verdict, claimed)
         return verdict
 
     def _digest(self, name: str, password: str) -> bytes:
@@ -263,9 +264,9 @@ class Authenticator:
             self._right.popitem(last=False)
 
 
-def log_verdict(peer: Peer, who: str, verdict: Verdict) -> None:
-    """Log a login, or that of `who` was refused."""
-    fields = {"peer": peer, "user": verdict.user, "reason": verdict.reason or None}
+def log_verdict(peer: Peer, who: str, verdict: Verdict, claimed: str | None = None) -> None:
+    """Log a login, or that the one of `who`, with the `claimed` name, was refused."""
+    fields = {"peer": peer, "user": verdict.user or claimed, "reason": verdict.reason or None}
     if verdict.user is not None:
         level = logging.DEBUG if peer.is_request else logging.INFO
         _log.log(level, "user %r logged in from %s", verdict.user, peer, extra={"fields": fields})
