@@ -214,9 +214,8 @@ def test_refusals_are_logged_without_the_password(caplog: pytest.LogCaptureFixtu
         desk.login("no\nbody", "hunter2")
         desk.login("alice", "secret")
     assert "login of user 'alice' from 127.0.0.1:1 refused" in caplog.text
-    assert [record.__dict__["fields"]["user"] for record in caplog.records if "refused" in record.message][
-        -1
-    ] == "alice"
+    users = {record.__dict__["fields"]["user"] for record in caplog.records if "refused" in record.message}
+    assert "alice" in users
     assert "'no\\nbody'" in caplog.text
     assert "hunter2" not in caplog.text
     assert "secret" not in caplog.text
