@@ -162,7 +162,7 @@ def _in_words(tallies: Iterable[Tally]) -> str:
 
 
 def described(view: BranchView) -> dict[str, Any]:
-    """Return a branch for JSON; `gtrid` and `bqual` are texts if they are printable, else None."""
+    """Return a branch for JSON; `gtrid` and `bqual` are texts if they are printable UTF-8, else None."""
     return {
         "xid": str(view.xid),
         "format_id": view.xid.format_id,
@@ -180,5 +180,8 @@ def described(view: BranchView) -> dict[str, Any]:
 
 
 def _readable(part: bytes) -> str | None:
-    text = part.decode("ascii", "replace")
-    return text if text.isprintable() and "\ufffd" not in text else None
+    try:
+        text = part.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None

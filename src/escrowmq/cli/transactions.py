@@ -101,8 +101,8 @@ def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
     lines = [
         ("xid", branch["xid"]),
         *spark_branches.described(branch["xid"]),
-        ("gtrid", branch["gtrid"] or "not printable"),
-        ("bqual", branch["bqual"] or "not printable"),
+        ("gtrid", _quoted(branch["gtrid"])),
+        ("bqual", _quoted(branch["bqual"])),
         ("state", branch["state"].replace("_", " ")),
         ("age", f"{branch['seconds']:,} s"),
         ("timeout", f"{branch['timeout']} s, until it is prepared" if branch["timeout"] else "none"),
@@ -178,6 +178,11 @@ def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
 def _confirm(question: str) -> None:
     if not confirmed("\n".join(printable(line) for line in question.split("\n"))):
         raise click.ClickException("aborted")
+
+
+def _quoted(part: str | None) -> str:
+    """Return a part of an xid in quotes, which show where it ends and that it is not the text `not printable`."""
+    return "not printable" if part is None else f"'{part}'"
 
 
 def _count(tallies: Sequence[Mapping[str, Any]]) -> int:

@@ -97,6 +97,26 @@ def test_binary_parts_of_an_xid_are_not_shown_as_text() -> None:
     assert (shown["xid"], shown["gtrid"], shown["bqual"]) == ("1:00ff:1b5b", None, None)
 
 
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("zoé".encode(), "zoé"),
+        ("注文 7".encode(), "注文 7"),
+        (b"", ""),
+        ("zoé".encode("latin-1"), None),
+        ("zoé".encode()[:-1], None),  # the last character is cut
+        ("zoé\n".encode(), None),
+        ("a\u202eb".encode(), None),  # a terminal would show what follows from right to left
+        ("a\ufffdb".encode(), "a\ufffdb"),
+    ],
+)
+def test_a_part_of_an_xid_is_text_if_it_is_printable_utf_8(part: bytes, text: str | None) -> None:
+    bench = Bench()
+    name = Xid(1, part, b"mq")
+    bench.client.call(1, spec.DtxDemarcationStart(name.encode()), spec.DtxDemarcationStartOk)
+    assert bench.do("tx.show", xid=str(name))["gtrid"] == text
+
+
 @pytest.mark.rule("DTX-11")
 @pytest.mark.parametrize(
     ("decision", "outcome", "flags", "left", "told"),
