@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,11 +59,11 @@ class HttpBroker(NamedTuple):
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[HttpBroker]:
-    """Start a broker with its HTTP process."""
+def started(folder: Path, *args: str) -> Iterator[HttpBroker]:
+    """Start a broker with its HTTP process, and with more arguments."""
     owner = Owner()
     port = reserve_port(owner)
-    with running_broker(folder, "--http", f"127.0.0.1:{port}") as broker:
+    with running_broker(folder, "--http", f"127.0.0.1:{port}", *args) as broker:
         found = HttpBroker(broker, port)
         wait_until(found.answers)
         yield found
@@ -125,6 +126,48 @@ def test_the_http_process_ends_with_a_broker_that_is_killed(tmp_path: Path) -> N
         os.kill(found.broker.pid, signal.SIGKILL)
         found.broker.wait()
         wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+
+def send_nonsense(site: HttpBroker) -> None:
+    """Send a request that is invalid, which the HTTP process logs, and await the answer."""
+    with socket.create_connection(("127.0.0.1", site.port), timeout=60) as sock:
+        sock.sendall(b"nonsense\r\n\r\n")
+        assert b" 400 " in sock.recv(1000)
+
+
+def test_the_http_process_logs_as_the_broker_does_also_after_a_reload(tmp_path: Path) -> None:
+    settings = tmp_path / "broker.toml"
+    settings.write_text('[log]\nformat = "json"\n')
+    with started(tmp_path, "--config", str(settings)) as found:
+        send_nonsense(found)
+        wait_until(lambda: "Invalid HTTP request" in found.broker.log())
+        told = [json.loads(line) for line in found.broker.log().splitlines()]
+        assert [line["level"] for line in told if line["logger"] == "uvicorn.error"] == ["warning"]
+        assert not [line for line in told if line["logger"] == "asyncio"]
+        settings.write_text('[log]\nformat = "text"\n')
+        found.broker.signal(signal.SIGHUP)
+        wait_until(lambda: "the configuration was reloaded" in found.broker.log())
+        send_nonsense(found)
+        wait_until(lambda: "Z warning uvicorn.error: Invalid HTTP request received." in found.broker.log())
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_signals_of_a_terminal_do_not_end_the_http_process(site: HttpBroker, number: signal.Signals) -> None:
+    process = site.process
+    process.send_signal(number)
+    assert os.getpgid(process.pid) != os.getpgid(site.broker.pid)
+    assert site.answers()
+    assert site.process.pid == process.pid
+
+
+def test_a_broker_that_is_interrupted_ends_its_http_process_in_order(tmp_path: Path) -> None:
+    with started(tmp_path) as found:
+        process = found.process
+        found.broker.signal(signal.SIGINT)
+        assert found.broker.wait() == 0
+        assert not process.is_running()
+        assert "the HTTP process ended" not in found.broker.log()
+        assert "Traceback" not in found.broker.log()
 
 
 def test_a_missing_extra_is_one_clear_line(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
-    "admin": ("core", "text"),
-    "server": ("admin", "core", "journal", "wire", "client", "config", "units", "text", "__version__"),
+    "admin": ("core", "logs", "text"),
+    "server": ("admin", "core", "journal", "wire", "client", "config", "logs", "units", "text", "__version__"),
     # Stored contents as Arrow columns, for the connector.
     "columnar": ("core.messages", "wire.amqp091"),
     "spark": ("client", "columnar", "core.records", "java"),
@@ -56,6 +56,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "urls": (),
     "config": ("units",),
     "config_sources": ("config",),
+    "logs": (),
     "inspection": (
         "core.branches.branch",
         "core.half.state",

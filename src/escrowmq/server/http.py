@@ -1,7 +1,8 @@
 """The HTTP process beside the broker: it is started with the broker, again if it fails, and ends with it.
 
 It has an interpreter of its own, so that requests take no time of the broker's event loop but that of the operations
-that they need.
+that they need. Signals to the broker's process group, such as the Ctrl-C and the hang-up of a terminal, do not
+reach it: the broker ends it in order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from escrowmq.config import HttpSection
+from escrowmq.config import HttpSection, LogSection
 
 NEEDED: Final = ("prometheus_client", "starlette", "uvicorn")
 """The modules that the extra `http` installs."""
@@ -43,11 +44,11 @@ def _installed(name: str) -> bool:
 class HttpProcess:
     """Runs the HTTP process on listening sockets that the broker has bound."""
 
-    def __init__(self, section: HttpSection, data_dir: Path, level: str, sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, section: HttpSection, data_dir: Path, log: LogSection, sockets: Sequence[socket.socket]) -> None:
         self._sockets = sockets
         self._options = {
             "data_dir": str(data_dir),
-            "level": level,
+            "log": log.model_dump(),
             "open_metrics": section.open_metrics,
             "connections": section.connections,
             "sockets": [sock.fileno() for sock in sockets],
@@ -60,6 +61,13 @@ class HttpProcess:
         for sock in self._sockets:
             sock.listen()
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def configure_log(self, log: LogSection) -> None:
+        """Have the process log like this from now on."""
+        self._options["log"] = log.model_dump()
+        if self._process is not None and self._process.returncode is None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(self._options["log"]).encode() + b"\n")
 
     async def stop(self) -> None:
         """End the process."""
@@ -90,6 +98,7 @@ class HttpProcess:
                     *(sys.executable, "-m", "escrowmq.admin.http", json.dumps(self._options)),
                     stdin=asyncio.subprocess.PIPE,
                     pass_fds=[sock.fileno() for sock in self._sockets],
+                    start_new_session=True,
                 )
             except OSError as error:  # the broker may have no memory or no descriptors left for the moment
                 end = f"cannot be started: {error}"

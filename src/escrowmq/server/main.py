@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Final
 
+from escrowmq import logs
 from escrowmq.config import Config, ConfigError, LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage, check_unlocked
-from escrowmq.server import logs
 from escrowmq.server.http import missing_modules
 from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
 from escrowmq.server.reloading import Reloading

@@ -9,8 +9,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from escrowmq import logs
 from escrowmq.config import Config, ConfigError
-from escrowmq.server import logs
 from escrowmq.server.tls import server_context
 
 APPLIED: Final = ("log", "tls")
@@ -20,10 +20,14 @@ _log = logging.getLogger("escrowmq.server")
 
 
 class Reloading:
-    """Reads the configuration again on request. A fault is logged, and everything stays as it was."""
+    """Reads the configuration again on request. A fault is logged, and everything stays as it was.
+
+    `log` has the settings of the log that are in effect.
+    """
 
     def __init__(self, config: Config, read: Callable[[], Config]) -> None:
         """`config` is the configuration of the start. `read` returns the present one, or raises ConfigError."""
+        self.log = config.log
         self._config = config
         self._read = read
 
@@ -39,6 +43,7 @@ class Reloading:
             for line in error.lines:
                 _log.error("the configuration was not reloaded, because it has a fault: %s", line)
             return
+        self.log = config.log
         logs.configure(config.log.level, config.log.format)
         if renew is not None and context is not None:
             renew(context)

@@ -139,7 +139,7 @@ class Server:
         except OSError:
             await self._finish()
             raise
-        self._handle_signals(partial(reloading.reload, self._renew if context is not None else None))
+        self._handle_signals(partial(self._reload, reloading, self._renew if context is not None else None))
         self._turns.begin()
         self._runtime.ticker.start()
         _tune_collector()
@@ -147,7 +147,7 @@ class Server:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
         if self._http_bound is not None:
             config = self._config
-            self._http = HttpProcess(config.http, config.data_dir, config.log.level, self._http_bound.sockets)
+            self._http = HttpProcess(config.http, config.data_dir, config.log, self._http_bound.sockets)
             self._http.start()
             sys.stdout.write(f"ready {self._http_bound.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
@@ -192,6 +192,11 @@ class Server:
         loop.add_signal_handler(signal.SIGHUP, reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
+
+    def _reload(self, reloading: Reloading, renew: Callable[[ssl.SSLContext], None] | None) -> None:
+        reloading.reload(renew)
+        if self._http is not None:
+            self._http.configure_log(reloading.log)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():

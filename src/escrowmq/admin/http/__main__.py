@@ -1,5 +1,5 @@
-"""The HTTP process: `python -m escrowmq.admin.http DATA_DIR DESCRIPTOR …`. The broker starts it, and ends it by closing
-its standard input.
+"""The HTTP process: `python -m escrowmq.admin.http OPTIONS`, an object in JSON. The broker starts it, sends it
+settings of the log on standard input, one object on each line, and ends it by closing standard input.
 """
 
 from __future__ import annotations
@@ -7,20 +7,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
+import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from escrowmq import logs
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 
 _LARGEST_HEAD = 64 << 10
+_PIPE_BYTES = 64 << 10
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its handling of signals, which would undo that of `main`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
@@ -38,27 +49,39 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
         timeout_graceful_shutdown=2,
         limit_concurrency=options["connections"],
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     loop = asyncio.get_running_loop()
-    loop.add_reader(sys.stdin.fileno(), _stop, server, loop)
+    loop.add_reader(sys.stdin.fileno(), _hear, server, loop)
+    loop.add_signal_handler(signal.SIGTERM, _stop, server)
     await server.serve(sockets)
 
 
-def _stop(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
-    loop.remove_reader(sys.stdin.fileno())
+def _hear(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
+    """Apply settings of the log, or stop at the end of the input. The broker writes whole lines."""
+    told = os.read(sys.stdin.fileno(), _PIPE_BYTES)
+    for line in told.splitlines():
+        _configure_log(json.loads(line))
+    if not told:
+        loop.remove_reader(sys.stdin.fileno())
+        _stop(server)
+
+
+def _stop(server: uvicorn.Server) -> None:
     server.should_exit = True
+
+
+def _configure_log(settings: dict[str, Any]) -> None:
+    logs.configure(settings["level"], settings["format"])
 
 
 def main() -> None:
     """Read the options, and serve."""
     options = json.loads(sys.argv[1])
-    # The broker has configured the log's format; its own process writes these lines to the same stderr.
-    logging.basicConfig(level=options["level"].upper(), format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker gets it, too, and ends this process in order
+    for number in (signal.SIGINT, signal.SIGHUP):  # they are for the broker
+        signal.signal(number, signal.SIG_IGN)
+    _configure_log(options["log"])  # both processes write to the same stderr
     sockets = [socket.socket(fileno=number) for number in options["sockets"]]
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(options, sockets))
+    asyncio.run(serve(options, sockets))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Configures logging: one line on stderr for each event, as text or as JSON."""
+"""Configures logging in the broker and in its HTTP process: one line on stderr for each event, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Final, Literal
 
-_QUIET: Final = ("asyncio", "hpack")
+_QUIET: Final = ("asyncio", "hpack", "uvicorn")
 """Libraries that log details of each connection; hpack logs the headers with the credentials of clients."""
 
 
@@ -54,7 +54,7 @@ def configure(
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for library in _QUIET:
-        logging.getLogger(library).setLevel(logging.WARNING)
+        logging.getLogger(library).setLevel(max(root.level, logging.WARNING))
     logging.captureWarnings(capture=True)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hpack import Decoder, Encoder
 
-from escrowmq.server.logs import configure
+from escrowmq.logs import configure
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,19 @@ def test_headers_of_clients_are_not_logged() -> None:
     configure("debug", "text", stream)
     Decoder().decode(Encoder().encode([("authorization", "MQv2-HMAC-SHA1 Credential=alice")]))
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("library", ["asyncio", "hpack", "uvicorn.error"])
+def test_libraries_log_warnings_unless_only_errors_are_wanted(library: str) -> None:
+    stream = io.StringIO()
+    configure("debug", "text", stream)
+    logging.getLogger(library).info("a detail")
+    logging.getLogger(library).warning("a fault")
+    assert stream.getvalue().endswith(f" warning {library}: a fault\n")
+    assert "a detail" not in stream.getvalue()
+    configure("error", "text", errors := io.StringIO())
+    logging.getLogger(library).warning("a fault")
+    assert errors.getvalue() == ""
 
 
 def test_text_is_one_line_whatever_a_peer_sends() -> None:
