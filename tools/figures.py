@@ -41,6 +41,16 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows that are compared with other brokers than RabbitMQ. `name` tells them apart where machines are listed."""
+
+    name: str
+    sentence: str
+    peers: tuple[str, ...]
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The figures that a page shows."""
 
@@ -49,12 +59,10 @@ class Figures:
     """Shown before the rows, side by side."""
     neighbours: Neighbours = field(default_factory=dict)
     """Shown after the rows, if any of them was measured."""
-    links: Rows = field(default_factory=dict)
-    """Rows of AMQP 1.0, which have other brokers. Shown at the end, if any of them was measured."""
+    comparisons: tuple[Comparison, ...] = ()
+    """Shown at the end, each if any of its rows was measured."""
     grid: Grid | None = None
     """Shown instead of rows, if it was measured."""
-    rocketmq: Rows = field(default_factory=dict)
-    """Rows that are compared with RocketMQ. Shown after them."""
 
 
 _PAIRS: Final[Pairs] = {
@@ -117,7 +125,7 @@ _NEIGHBOURS: Final[Neighbours] = {
     "neighbours-hung": "reads nothing of the 64 MiB that it consumes",
     "neighbours-declares": "declares 6,000 queues with 15 kB of arguments each",
 }
-_LINKS: Final[Rows] = {
+_LINK_ROWS: Final[Rows] = {
     ("amqp10-presettled", "amqp10-presettled"): "presettled, transient",
     ("amqp10-varied-presettled", "amqp10-varied-presettled"): "— varied",
     ("amqp10-first", "amqp10-first"): "receiver settles first, durable",
@@ -135,7 +143,7 @@ _LINKS: Final[Rows] = {
     ("amqp10-held-published", "amqp10-held-published.restart"): "— restart with them",
     ("amqp10-held-published", "amqp10-held-published.restart-killed"): "— restart with them after `kill -9`",
 }
-_ROCKETMQ: Final[Rows] = {
+_ROCKETMQ_ROWS: Final[Rows] = {
     ("rocketmq-remoting", "rocketmq-remoting.tx1-100"): "remoting: transactions, one at a time, 100 B",
     ("rocketmq-remoting", "rocketmq-remoting.tx1-1000"): "— 1 kB",
     ("rocketmq-remoting", "rocketmq-remoting.tx64-100"): "transactions, 64 in flight, 100 B",
@@ -144,6 +152,8 @@ _ROCKETMQ: Final[Rows] = {
     ("rocketmq-remoting", "rocketmq-remoting.send64-1000"): "— 1 kB",
     ("rocketmq-remoting", "rocketmq-remoting.batch32-100"): "batches of 32, one at a time, 100 B",
     ("rocketmq-remoting", "rocketmq-remoting.batch32-1000"): "— 1 kB",
+    ("rocketmq-remoting", "rocketmq-remoting.batch32-4-100"): "batches of 32, 4 at a time, 100 B",
+    ("rocketmq-remoting", "rocketmq-remoting.batch32-4-1000"): "— 1 kB",
     ("rocketmq-remoting", "rocketmq-remoting.pull-100"): "pulled, offsets committed, 100 B",
     ("rocketmq-remoting", "rocketmq-remoting.pull-1000"): "— 1 kB",
     ("rocketmq-grpc", "rocketmq-grpc.tx64-100"): "gRPC: transactions, 64 in flight, 100 B",
@@ -157,6 +167,55 @@ _ROCKETMQ: Final[Rows] = {
     ("half-pending", "half.memory"): "memory, 1,000,000 pending half messages",
     ("half-pending", "half.restart"): "— restart with them",
 }
+_JOBS: Final = {"read": "read", "write": "written", "through": "read and written"}
+_KINDS_OF_ROWS: Final = {
+    "varied-all": "varied, all columns",
+    "varied-body": "varied, body alone",
+    "uniform-all": "uniform, all columns",
+    "uniform-body": "uniform, body alone",
+}
+
+
+def _spark_rows(scenario: str) -> Rows:
+    """Return the rows of a comparison of Spark's connectors."""
+    return {
+        (scenario, f"{scenario}.{job}-{kind}"): f"{done}, {title}"
+        for job, done in _JOBS.items()
+        for kind, title in _KINDS_OF_ROWS.items()
+    }
+
+
+def _spark_costs() -> Rows:
+    """Return the rows of queries over uniform and varied messages, each with its processor time."""
+    found: dict[tuple[str, str], str] = {}
+    for path, way in (("read", "queue → Spark"), ("through", "queue → Spark → queue")):
+        for kind, title in reversed(_KINDS_OF_ROWS.items()):
+            name = f"spark-rows.{kind}-{path}"
+            found["spark-rows", name] = f"{way}, {title}"
+            found["spark-rows", f"{name}.spark"] = "— processor time of Spark for each row"
+            found["spark-rows", f"{name}.broker"] = "— that of the broker"
+    return found
+
+
+_LINKS: Final = Comparison(
+    "AMQP 1.0", "AMQP 1.0. The ratio is to the better of the two others.", ("Artemis", "Broker-J"), _LINK_ROWS
+)
+_ROCKETMQ: Final = Comparison(
+    "RocketMQ", "RocketMQ's protocols. Both brokers sync before they answer.", ("RocketMQ",), _ROCKETMQ_ROWS
+)
+_KAFKA: Final = Comparison(
+    "Spark",
+    "Spark's rows through our connector, exactly once and synced, and through Spark's own connector for Kafka, which "
+    "leaves syncing to the system and may repeat rows.",
+    ("Kafka",),
+    _spark_rows("spark-kafka"),
+)
+_KAFKA_SYNCED: Final = Comparison(
+    "Spark, synced",
+    "The same, with Kafka syncing each append.",
+    ("Kafka synced",),
+    _spark_rows("spark-kafka-synced"),
+)
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",
     ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
@@ -173,6 +232,7 @@ _SPARK: Final[Rows] = {
     ("spark", "spark.through_twin"): "— for comparison: Spark's rate source to no-op sink, in as many micro-batches",
     ("spark", "spark.through"): "queue → Spark → queue, one global transaction for each micro-batch",
     ("spark", "spark.trigger"): "a trigger with 10 messages",
+    **_spark_costs(),
 }
 _AUDIT: Final[Rows] = {
     ("audit", "audit.rate"): "10,000,000 messages of 100 bytes, from start to verdict",
@@ -201,7 +261,7 @@ _EXPLAINED: Final = (
 )
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
-    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, _LINKS, rocketmq=_ROCKETMQ),
+    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, (_LINKS, _ROCKETMQ, _KAFKA, _KAFKA_SYNCED)),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
     _GUIDES / "auditing.md": Figures(_AUDIT),
@@ -272,10 +332,10 @@ def neighbour_table(results: dict[str, Any], wanted: Neighbours) -> str:
     return "\n".join([*head, "| | p99 | longest |", "|---|---:|---:|", *rows])
 
 
-def peer_table(results: dict[str, Any], wanted: Rows, peers: tuple[str, ...], sentence: str) -> str:
-    """Format the medians of EscrowMQ and of these peers; empty if none was measured."""
-    rows = []
-    for (scenario, name), title in wanted.items():
+def peer_table(results: dict[str, Any], wanted: Comparison) -> str:
+    """Format the medians of EscrowMQ and of the peers; empty if none was measured."""
+    rows, peers = [], wanted.peers
+    for (scenario, name), title in wanted.rows.items():
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
         if figure is not None:
             cells = [cell(figure, broker) for broker in ("EscrowMQ", *peers)]
@@ -283,7 +343,7 @@ def peer_table(results: dict[str, Any], wanted: Rows, peers: tuple[str, ...], se
     if not rows:
         return ""
     head = [
-        sentence,
+        wanted.sentence,
         "",
         f"| | EscrowMQ | {' | '.join(peers)} | ratio |",
         f"|---|---:|{'---:|' * len(peers)}---:|",
@@ -307,8 +367,8 @@ def grid_table(results: dict[str, Any], wanted: Grid) -> str:
 def machines(results: dict[str, Any], wanted: Figures) -> str:
     """Describe the machines of the measurements; if there are several, each with its rows."""
     titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
-    titles += [(scenario, f"AMQP 1.0: {title.removeprefix('— ')}") for (scenario, _), title in wanted.links.items()]
-    titles += [(scenario, f"RocketMQ: {title.removeprefix('— ')}") for (scenario, _), title in wanted.rocketmq.items()]
+    for each in wanted.comparisons:
+        titles += [(scenario, f"{each.name}: {title.removeprefix('— ')}") for (scenario, _), title in each.rows.items()]
     titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
     for title, (uniform, varied) in wanted.pairs.items():
         titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
@@ -340,12 +400,9 @@ def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     if wanted.grid is not None:
         found = grid_table(results, wanted.grid)
         return f"{found}\n\n{machines(results, wanted)}" if found else NO_RESULTS
-    better = "AMQP 1.0. The ratio is to the better of the two others."
-    durable = "RocketMQ's protocols. Both brokers sync before they answer."
     more = (
         neighbour_table(results, wanted.neighbours),
-        peer_table(results, wanted.links, ("Artemis", "Broker-J"), better),
-        peer_table(results, wanted.rocketmq, ("RocketMQ",), durable),
+        *(peer_table(results, each) for each in wanted.comparisons),
     )
     parts = [table(results, wanted.rows), *filter(None, more), machines(results, wanted)]
     if wanted.pairs:

@@ -157,3 +157,18 @@ def test_write_then_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_marks_are_needed(text: str, missing: str) -> None:
     with pytest.raises(ValueError, match=re.escape(missing)):
         figures.render(text, None, README)
+
+
+def test_each_comparison_with_other_brokers_is_a_table_of_its_own() -> None:
+    assert "Kafka" not in figures.figures(RESULTS, README)
+    measured = {
+        "spark-kafka.read-varied-all": {
+            "unit": "messages/s",
+            "brokers": {"EscrowMQ": {"median": 2000.0}, "Kafka": {"median": 1000.0}},
+            "ratio": 2.0,
+        }
+    }
+    text = figures.figures({**RESULTS, "scenarios": {"spark-kafka": {"figures": measured}}}, README)
+    head = "| | EscrowMQ | Kafka | ratio |\n|---|---:|---:|---:|\n"
+    assert head + "| read, varied, all columns | 2,000 messages/s | 1,000 messages/s | 2.0× |" in text
+    assert "Kafka synced" not in text
