@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,6 +169,18 @@ def test_a_broker_that_is_interrupted_ends_its_http_process_in_order(tmp_path: P
         assert not process.is_running()
         assert "the HTTP process ended" not in found.broker.log()
         assert "Traceback" not in found.broker.log()
+
+
+def test_health_of_a_frozen_broker_is_refused_within_seconds(tmp_path: Path) -> None:
+    with started(tmp_path) as found:
+        found.broker.signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            assert found.get("/health", "")[0] == 503
+            assert time.monotonic() - began < 20
+        finally:
+            found.broker.signal(signal.SIGCONT)
+        assert found.answers()
 
 
 def test_a_missing_extra_is_one_clear_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -22,6 +23,8 @@ from escrowmq.admin.http.paths import PathTable, segments
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES})
+HEALTH_SECONDS: Final = 5.0
+"""The time in which the broker must answer for `/health`."""
 T = TypeVar("T")
 _log = logging.getLogger("escrowmq.http")
 
@@ -58,9 +61,13 @@ class HttpInterface:
         )
 
     async def health(self, request: Request) -> Response:
-        """Say whether the broker answers, and nothing else."""
+        """Say whether the broker answers within `HEALTH_SECONDS`, and nothing else. Raises BrokerUnavailable."""
         del request
-        await self._broker.ask("ping")
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                await self._broker.ask("ping")
+        except TimeoutError as error:
+            raise BrokerUnavailable(f"the broker did not answer within {HEALTH_SECONDS:g} s") from error
         return JSONResponse({"status": "ok"})
 
     async def read(self, request: Request) -> Response:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from escrowmq.admin.http import app
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
 from escrowmq.admin.http.management import READ_ROUTES
 from tests.unit.admin.http.sites import HttpSite
@@ -63,6 +67,17 @@ def test_without_its_broker_the_interface_is_unavailable() -> None:
     site.broker.gone = True
     for path in ("/health", "/metrics", "/api/whoami"):
         assert site.get(path).status == 503
+
+
+def test_health_is_refused_if_the_broker_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def frozen(command: str, **arguments: Any) -> Any:
+        del command, arguments
+        await asyncio.Event().wait()
+
+    site = HttpSite()
+    monkeypatch.setattr(site.broker, "ask", frozen)
+    monkeypatch.setattr(app, "HEALTH_SECONDS", 0.01)
+    assert site.get("/health", user=None).status == 503
 
 
 def test_whoami_returns_name_and_tags() -> None:
