@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.conditions import BrokerError
@@ -129,7 +129,7 @@ class HalfAdmin:
                 f"transaction ids {idents}"
             )
         if not found:
-            raise OperationRefused(
+            raise NothingFound(
                 f"no half message {transaction} in vhost '{vhost}'; `escrowmq half list` shows those that are known"
             )
         return found[0]

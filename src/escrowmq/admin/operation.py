@@ -21,6 +21,10 @@ class OperationRefused(Exception):  # noqa: N818 - named for what happened
     """An operation was refused. The text is for the operator."""
 
 
+class NothingFound(OperationRefused):
+    """The object that an operation shows does not exist."""
+
+
 class Listing:
     """The rows of a list, made piece by piece while they are read, so that the event loop runs in between.
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces, carried_out
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.branches.branch import State
@@ -132,7 +132,7 @@ class TransactionAdmin:
     def _find(self, xid: Xid) -> XaBranch:
         branch = self._broker.branches.by_xid.get(xid)
         if branch is None:
-            raise OperationRefused(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
+            raise NothingFound(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
         return branch
 
 

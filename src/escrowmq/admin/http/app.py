@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from starlette.applications import Starlette
@@ -25,6 +26,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES})
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
+ONLY_READ: Final = "this path is only for reading; use the command `escrowmq`, which docs/commands.md describes"
 T = TypeVar("T")
 _log = logging.getLogger("escrowmq.http")
 
@@ -82,7 +84,7 @@ class HttpInterface:
     async def change(self, request: Request) -> Response:
         """Do what an operator asks, with the reason in the body (see `escrow.CHANGES`)."""
         operator = await self._user(request)
-        operation, names = _found(request, CHANGE_PATHS)
+        operation, names = _changed(request)
         if ADMINISTRATOR not in operator.tags:
             raise NotAuthorised("User lacks the tag that this needs")
         body = b""
@@ -123,6 +125,18 @@ class HttpInterface:
         return None if self._open_metrics else await monitor(request, self._broker)
 
 
+def _changed(request: Request) -> tuple[str, dict[str, str]]:
+    """Return the operation of a POST, and the names in its path. Raises NothingThere, and HTTPException (405) for paths
+    that can only be read, among which are all those with which RabbitMQ changes something.
+    """
+    try:
+        return _found(request, CHANGE_PATHS)
+    except NothingThere:
+        if request.path_params["path"].startswith("escrow/"):
+            _found(request, PATHS)
+        raise HTTPException(405, headers={"Allow": "GET, HEAD"}) from None
+
+
 def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
     """Return what a table has for the path of a request, and the names in it. Raises NothingThere."""
     path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
@@ -139,8 +153,8 @@ async def _not_authorised(request: Request, error: Exception) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    del request, error
-    return JSONResponse({"error": "Object Not Found", "reason": "Not Found"}, 404)
+    del request
+    return JSONResponse({"error": "Object Not Found", "reason": str(error) or "Not Found"}, 404)
 
 
 async def _unhealthy(request: Request, error: Exception) -> Response:
@@ -168,6 +182,7 @@ async def _fault(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)
     names: dict[int, Any] = {404: "Object Not Found", 405: "Method Not Allowed", 400: "bad_request"}
+    reason = ONLY_READ if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
     return JSONResponse(
-        {"error": names.get(error.status_code, "error"), "reason": error.detail}, error.status_code, error.headers
+        {"error": names.get(error.status_code, "error"), "reason": reason}, error.status_code, error.headers
     )

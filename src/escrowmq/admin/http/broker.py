@@ -19,7 +19,11 @@ class BrokerUnavailable(Exception):  # noqa: N818 - named for what happened
 
 
 class BrokerRefused(Exception):  # noqa: N818 - named for what happened
-    """The broker refused an operation. The text is for the operator."""
+    """The broker refused an operation. The text is for the operator. `missing`: the object does not exist."""
+
+    def __init__(self, text: str, *, missing: bool = False) -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 class AskedBroker(Protocol):
@@ -49,7 +53,7 @@ class RemoteBroker:
             raise BrokerUnavailable("the broker closed the connection before its answer was complete")
         answer = json.loads(line)
         if "error" in answer:
-            raise BrokerRefused(str(answer["error"]))
+            raise BrokerRefused(str(answer["error"]), missing=answer.get("missing", False))
         return answer["result"]
 
     async def _exchange(self, request: bytes) -> bytes:

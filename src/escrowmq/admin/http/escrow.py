@@ -10,8 +10,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
-from escrowmq.admin.http.management import ADMINISTRATORS, MONITORS, Reading, ReadRoute
+from escrowmq.admin.http.management import ADMINISTRATORS, MONITORS, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.paths import PathTable
 
 LONGEST_BODY: Final = 16 << 10
@@ -27,7 +28,12 @@ def _list(operation: str) -> Callable[[Reading], Awaitable[Any]]:
 
 def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
     async def answer(reading: Reading) -> Any:
-        return await reading.ask(operation, **reading.names)
+        try:
+            return await reading.ask(operation, **reading.names)
+        except BrokerRefused as refusal:
+            if refusal.missing:
+                raise NothingThere(str(refusal)) from refusal
+            raise
 
     return answer
 

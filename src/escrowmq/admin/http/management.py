@@ -20,7 +20,7 @@ ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
 
 
 class NothingThere(Exception):  # noqa: N818 - named for what happened
-    """The path names nothing that exists."""
+    """The path names nothing that exists. The text, if there is one, is for the client."""
 
 
 class HealthFailure(Exception):  # noqa: N818 - named for what happened

@@ -1,7 +1,8 @@
 """The admin socket: requests as lines of JSON, `{"command": …, "arguments": {…}}`, each answered by one line.
 
-An answer is `{"result": …}` or `{"error": "…"}`. Every process that may open the socket may use every operation. The
-rows of a list are sent while they are made, so an answer of any length takes little memory.
+An answer is `{"result": …}` or `{"error": "…"}`, with `"missing": true` if the object does not exist.
+Every process that may open the socket may use every operation. The rows of a list are sent while they are made, so an
+answer of any length takes little memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused
+from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
@@ -61,7 +62,7 @@ class AdminServer:
         """Yield the answer to a request, in parts; the last one ends with a newline."""
         result, error = await self._run(line)
         if error:
-            yield json.dumps({"error": error}).encode() + b"\n"
+            yield json.dumps(error).encode() + b"\n"
         elif isinstance(result, Listing):
             between = b'{"result": ['
             async for rows in result.pieces():
@@ -72,22 +73,24 @@ class AdminServer:
         else:
             yield json.dumps({"result": result}, default=str).encode() + b"\n"
 
-    async def _run(self, line: bytes) -> tuple[Any, str]:
-        """Return the result of a request, and the error if it has failed."""
+    async def _run(self, line: bytes) -> tuple[Any, dict[str, Any]]:
+        """Return the result of a request, and its answer if it has failed."""
         try:
             request = json.loads(line)
             name, arguments = request["command"], request.get("arguments", {})
             operation = self._operations[name]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return None, UNKNOWN
+            return None, {"error": UNKNOWN}
         try:
-            return await operation(**arguments), ""
+            return await operation(**arguments), {}
         except BrokerError as error:
-            return None, error.text
+            return None, {"error": error.text}
+        except NothingFound as error:
+            return None, {"error": str(error), "missing": True}
         except OperationRefused as error:
-            return None, str(error)
+            return None, {"error": str(error)}
         except TypeError as error:
-            return None, f"{name}: {error}"
+            return None, {"error": f"{name}: {error}"}
         except Exception as error:  # noqa: BLE001 - a fault of one operation must not end the broker
             _log.exception("internal error in the admin operation %s", name)
-            return None, f"internal error: {error!r}; see the broker's log"
+            return None, {"error": f"internal error: {error!r}; see the broker's log"}

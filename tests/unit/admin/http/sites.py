@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import BrokerRefused, BrokerUnavailable
-from escrowmq.admin.operation import Listing, OperationRefused
+from escrowmq.admin.operation import Listing, NothingFound, OperationRefused
 from escrowmq.admin.service import AdminService
 from escrowmq.core.conditions import BrokerError
 from tests.harness.server import SimServer
@@ -82,7 +82,7 @@ class LocalBroker:
         try:
             result = await self._operations[command](**json.loads(json.dumps(arguments)))
         except (OperationRefused, BrokerError) as error:
-            raise BrokerRefused(str(error)) from error
+            raise BrokerRefused(str(error), missing=isinstance(error, NothingFound)) from error
         return json.loads(json.dumps(await result.rows() if isinstance(result, Listing) else result, default=str))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from escrowmq.admin.http import app
+from escrowmq.admin.http.app import ONLY_READ
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
 from escrowmq.admin.http.management import READ_ROUTES
 from tests.unit.admin.http.sites import HttpSite
@@ -91,7 +92,8 @@ def test_other_paths_do_not_exist(path: str) -> None:
 
 def test_only_reading_is_possible() -> None:
     for path in ("/health", *GUARDED):
-        assert HttpSite().request("DELETE", path).status == 405
+        answer = HttpSite().request("DELETE", path)
+        assert (answer.status, answer.json) == (405, {"error": "Method Not Allowed", "reason": ONLY_READ})
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

@@ -114,8 +114,11 @@ def test_a_change_cannot_be_a_get(path: str) -> None:
 
 def test_only_changes_can_be_posted() -> None:
     site = InDoubt()
-    assert site.post("/api/queues", REASON).status == 404
-    assert site.post("/api/escrow/branches", REASON).status == 404
+    for path in ("queues", "exchanges/%2F/amq.direct/publish", "escrow/branches"):
+        answer = site.post("/api/" + path, REASON)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+        assert "use the command `escrowmq`" in answer.json["reason"]
+    assert site.post("/api/escrow/none", REASON).status == 404
 
 
 @pytest.mark.parametrize("path", ESCROW_ROUTES)
@@ -124,6 +127,17 @@ def test_reading_needs_one_of_the_tags(path: str) -> None:
     assert site.get("/api/" + path.format(**NAMES), "u").status == 401
     if "monitoring" not in ESCROW_ROUTES[path].tags:
         assert site.get("/api/" + path.format(**NAMES), "m").status == 401
+
+
+@pytest.mark.parametrize("path", ["branches/1%3A00%3A00", "half-messages/%2F/t"])
+def test_an_object_that_does_not_exist_is_not_found(path: str) -> None:
+    answer = HttpSite().get("/api/escrow/" + path)
+    assert (answer.status, answer.json["error"]) == (404, "Object Not Found")
+    assert answer.json["reason"].startswith("no ")
+
+
+def test_an_xid_that_is_malformed_is_refused() -> None:
+    assert HttpSite().get("/api/escrow/branches/x").status == 400
 
 
 @pytest.mark.parametrize("name", ["half-messages", "links", "holds"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.client import AdminError, ask
@@ -26,6 +26,10 @@ async def add(a: int, b: int = 0) -> int:
 
 async def refuse(text: str) -> None:
     raise OperationRefused(text)
+
+
+async def miss() -> None:
+    raise NothingFound("no object x")
 
 
 async def refuse_in_core() -> None:
@@ -49,6 +53,7 @@ async def count(most: int, broken_at: int = -1) -> Listing:
 OPERATIONS: dict[str, Operation] = {
     "add": add,
     "refuse": refuse,
+    "miss": miss,
     "core": refuse_in_core,
     "fail": fail,
     "count": count,
@@ -72,6 +77,7 @@ def answered(line: bytes) -> Any:
         ({"command": "add", "arguments": {"a": 1, "b": 2}}, {"result": 3}),
         ({"command": "add", "arguments": {"a": 1}}, {"result": 1}),
         ({"command": "refuse", "arguments": {"text": "no"}}, {"error": "no"}),
+        ({"command": "miss"}, {"error": "no object x", "missing": True}),
         ({"command": "core"}, {"error": "no such thing"}),
         ({"command": "count", "arguments": {"most": 0}}, {"result": []}),
         ({"command": "count", "arguments": {"most": 1}}, {"result": []}),
