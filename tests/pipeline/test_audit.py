@@ -91,6 +91,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
         write(scribe, 0)
     first = audit(journal, out, spark=spark)
     assert (first.clean, first.messages, first.run) == (True, 11, 1)
+    assert "proved within the log only" in (out / "report.html").read_text(encoding="utf-8")
     with Scribe(journal) as scribe:
         write(scribe, 1)
     with monkeypatch.context() as patch:  # the run ends after everything is written, before it is committed
@@ -99,6 +100,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
             audit(journal, out, spark=spark)
     second = audit(journal, out, spark=spark)
     assert (second.clean, second.run, second.records) == (True, 2, 4)
+    assert "the log the one that the last run saw" in (out / "report.html").read_text(encoding="utf-8")
     with Scribe(journal) as scribe:
         write(scribe, 2)
         scribe.frame()

@@ -163,7 +163,9 @@ class Audit:
         self.unchained: list[Wrong] = []
         self.head: chain.Head | None = None
         self.proved = False
-        """Whether the log was proved to continue the one that the last run saw, and every segment the one before."""
+        """Whether every segment was proved to continue the one before, and the log the one that the last run saw, if
+        there was a last run.
+        """
         self.half: DataFrame | None = None
         """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
         self.groups: DataFrame | None = None

@@ -101,7 +101,7 @@ def judge(rows: Iterable[dict[str, Any]], before: Head | None) -> tuple[list[Wro
         before: the head that the last audit saw; None if there was none.
 
     Returns the violations, the new head, and whether everything was proved: older versions have no chain, and segments
-    may have been deleted.
+    may have been deleted. Without a head of an earlier audit, only the chain within the log can be proved.
     """
     found = sorted(rows, key=lambda row: row["first"])
     wrong = [

@@ -136,6 +136,11 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
 def _continuity(audit: Audit) -> str:
     if audit.unchained:
         return "broken: the log is not the one that was written, see below"
+    if not audit.store.state.head:  # that of the last run
+        proved = "proved within the log only: each segment continues the one before"
+        if not audit.proved:
+            proved = "not proved: segments of older versions have no chain, or a segment is missing"
+        return f"{proved}. There is no earlier run to compare with; the next run compares the log with the head below"
     if audit.proved:
         return "proved: each segment continues the one before, and the log the one that the last run saw"
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
