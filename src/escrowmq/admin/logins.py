@@ -15,11 +15,13 @@ class LoginAdmin:
         self._process = process
         self.operations: Mapping[str, Operation] = {"user.login": self.log_in}
 
-    async def log_in(self, address: str, user: str, password: str) -> Row:
-        """Check a password that came from `address`, a numeric host. Return the user with its tags; `user` is None, and
-        `reason` says why, if it is refused. After wrong passwords the answer takes longer, as for clients of AMQP.
+    async def log_in(self, address: str, user: str, password: str, port: int = 0) -> Row:
+        """Check a password that came over HTTP from `address`, a numeric host, and `port` (0: unknown).
+
+        Return the user with its tags; `user` is None, and `reason` says why, if it is refused. After wrong passwords
+        the answer takes longer, as for clients of AMQP.
         """
-        reason = await self._process.log_in(address, user, password)
+        reason = await self._process.log_in(address, port, user, password)
         found = self._process.broker.access.users.get(user) if not reason else None
         if found is None:
             return {"user": None, "tags": [], "reason": reason}

@@ -93,8 +93,10 @@ class BrokerProcess(Protocol):
         """Take a snapshot, with `compact` after a compaction. Return the reason of a failure, or an empty text."""
         ...
 
-    async def log_in(self, address: str, user: str, password: str) -> str:
-        """Check a password that came from `address`. Return the reason of a refusal, or an empty text."""
+    async def log_in(self, address: str, port: int, user: str, password: str) -> str:
+        """Check a password that came over HTTP from `address` and `port` (0: unknown). Return the reason of a refusal,
+        or an empty text.
+        """
         ...
 
     def counters(self) -> dict[str, Any]:

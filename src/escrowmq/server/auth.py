@@ -267,8 +267,9 @@ class Authenticator:
 def log_verdict(peer: Peer, who: str, verdict: Verdict, claimed: str | None = None) -> None:
     """Log a login, or that the one of `who`, with the `claimed` name, was refused."""
     fields = {"peer": peer, "user": verdict.user or claimed, "reason": verdict.reason or None}
+    way = " over HTTP" if peer.is_request else ""
     if verdict.user is not None:
         level = logging.DEBUG if peer.is_request else logging.INFO
-        _log.log(level, "user %r logged in from %s", verdict.user, peer, extra={"fields": fields})
+        _log.log(level, "user %r logged in%s from %s", verdict.user, way, peer, extra={"fields": fields})
     else:
-        _log.warning("login of %s from %s refused: %s", who, peer, verdict.reason, extra={"fields": fields})
+        _log.warning("login of %s%s from %s refused: %s", who, way, peer, verdict.reason, extra={"fields": fields})

@@ -94,7 +94,7 @@ class ServerProcess:
         self._maintenance.snapshot_now(lambda fault: None if done.done() else done.set_result(fault), compact=compact)
         return await done
 
-    async def log_in(self, address: str, user: str, password: str) -> str:
+    async def log_in(self, address: str, port: int, user: str, password: str) -> str:
         """See `BrokerProcess.log_in`."""
         judged: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
@@ -103,7 +103,7 @@ class ServerProcess:
                 judged.set_result(verdict)
 
         self._turns.begin()
-        peer = Peer(address, 0, is_loopback(address), is_request=True)
+        peer = Peer(address, port, is_loopback(address), is_request=True)
         self._runtime.check_login(peer, Credentials("PLAIN", user, password), done)
         verdict = await judged
         return "" if verdict.user is not None else verdict.reason

@@ -22,7 +22,7 @@ class Peer:
 
     `certificate_user` is the name in a verified TLS client certificate (SASL EXTERNAL), or None without one.
     `local_host` is the broker's own numeric address on this connection. `is_request` is true for a single request of
-    HTTP, whose logins are not worth a line in the log.
+    HTTP, whose logins are not worth a line in the log. Its port is 0 if a proxy did not name it.
     """
 
     host: str
@@ -34,7 +34,7 @@ class Peer:
     is_request: bool = False
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self.port}" if self.port else self.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ class FakeProcess:
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         return readable(envelope, content, whole=whole)
 
-    async def log_in(self, address: str, user: str, password: str) -> str:
-        return "" if password == f"password of {user}" else f"refused from {address}"
+    async def log_in(self, address: str, port: int, user: str, password: str) -> str:
+        return "" if password == f"password of {user}" else f"refused from {address}:{port}"
 
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}

@@ -17,5 +17,5 @@ def test_a_login_returns_the_user_with_its_tags() -> None:
 
 def test_a_refused_login_returns_the_reason() -> None:
     operations = AdminService(FakeProcess(pair()[0])).operations
-    found = perform(operations, "user.login", address="::1", user="guest", password="wrong")
-    assert found == {"user": None, "tags": [], "reason": "refused from ::1"}
+    found = perform(operations, "user.login", address="10.0.0.1", port=5, user="guest", password="wrong")
+    assert found == {"user": None, "tags": [], "reason": "refused from 10.0.0.1:5"}

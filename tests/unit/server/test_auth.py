@@ -386,6 +386,17 @@ def test_a_login_is_right_although_keys_are_added_while_it_is_checked() -> None:
     assert desk.verdicts == [Verdict("alice")]
 
 
+def test_a_login_over_http_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    log_verdict(Peer("10.0.0.1", 5, is_request=True), "user 'eve'", Verdict(None, "wrong"))
+    log_verdict(Peer("10.0.0.1", 0, is_request=True), "user 'eve'", Verdict(None, "wrong"))
+    log_verdict(Peer("10.0.0.1", 5), "user 'eve'", Verdict(None, "wrong"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "login of user 'eve' over HTTP from 10.0.0.1:5 refused: wrong",
+        "login of user 'eve' over HTTP from 10.0.0.1 refused: wrong",
+        "login of user 'eve' from 10.0.0.1:5 refused: wrong",
+    ]
+
+
 def test_scram_leaves_no_secrets_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         desk = Desk()

@@ -28,8 +28,8 @@ class Operator(NamedTuple):
 async def login_of(request: Request, broker: AskedBroker) -> Operator:
     """Return the user of a request. Raises NotAuthorised, BrokerUnavailable."""
     user, password = _credentials(request.headers.get("authorization", ""))
-    host = request.client.host if request.client is not None else ""
-    found = await broker.ask("user.login", address=host, user=user, password=password)
+    host, port = request.client or ("", 0)
+    found = await broker.ask("user.login", address=host, port=port, user=user, password=password)
     if found["user"] is None:
         raise NotAuthorised("Login failed")
     return Operator(found["user"], tuple(found["tags"]))
