@@ -82,6 +82,17 @@ def test_it_lists_what_there_is(admin: Admin, what: str, key: str, value: object
     assert value in [row[key] for row in admin.rows("list", what)]
 
 
+@pytest.mark.parametrize("what", ["policies", "operator_policies", "parameters"])
+def test_it_lists_what_the_broker_does_not_have_as_empty(admin: Admin, what: str) -> None:
+    assert admin.rows("list", what) == []
+
+
+def test_it_prints_why_it_cannot_change_anything(admin: Admin) -> None:
+    done = admin.run("declare", "queue", "name=more")
+    assert done.returncode != 0
+    assert "use the command `escrowmq`" in done.stdout + done.stderr
+
+
 def test_it_shows_the_overview(admin: Admin) -> None:
     assert "escrowmq@" in admin.run("show", "overview").stdout
 

@@ -14,9 +14,12 @@ from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.management import ADMINISTRATORS, MONITORS, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.paths import PathTable
+from escrowmq.core.half.state import HalfState
 
 LONGEST_BODY: Final = 16 << 10
 LONGEST_REASON: Final = 1000
+STATES: Final = tuple(state.name.lower() for state in HalfState)
+UNDECIDED: Final = tuple(state.name.lower() for state in HalfState if not state.decided)
 
 
 def _list(operation: str) -> Callable[[Reading], Awaitable[Any]]:
@@ -24,6 +27,15 @@ def _list(operation: str) -> Callable[[Reading], Awaitable[Any]]:
         return reading.listed(await reading.ask(operation))
 
     return answer
+
+
+async def _half_messages(reading: Reading) -> Any:
+    """Answer with the half messages in the states of the query; by default those that are undecided, as the command."""
+    states = reading.query["state"].split(",") if reading.query.get("state") else UNDECIDED
+    unknown = [state for state in states if state not in STATES]
+    if unknown:
+        raise BadQuery(f"unknown state {unknown[0]!r}; known ones: {', '.join(STATES)}")
+    return reading.listed(await reading.ask("half.list", states=states))
 
 
 def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
@@ -41,7 +53,7 @@ def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
 ESCROW_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "escrow/branches": ReadRoute(_list("tx.list"), MONITORS),
     "escrow/branches/{xid}": ReadRoute(_one("tx.show"), MONITORS),
-    "escrow/half-messages": ReadRoute(_list("half.list"), MONITORS),
+    "escrow/half-messages": ReadRoute(_half_messages, MONITORS),
     # It shows the beginning of the message.
     "escrow/half-messages/{vhost}/{transaction}": ReadRoute(_one("half.show"), ADMINISTRATORS),
     "escrow/links": ReadRoute(_list("link.list"), MONITORS),

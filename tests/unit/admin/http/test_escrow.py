@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from escrowmq.admin.http.escrow import CHANGES, ESCROW_ROUTES, LONGEST_BODY, LONGEST_REASON
+from escrowmq.admin.http.escrow import CHANGES, ESCROW_ROUTES, LONGEST_BODY, LONGEST_REASON, STATES
 from escrowmq.core.branches.branch import State
 from tests.unit.admin.http.sites import HttpSite, login
+from tests.unit.admin.test_half import Bench
 from tests.unit.wire.amqp091.clients import pair
 from tests.unit.wire.amqp091.test_dtx_methods import prepared
 
@@ -138,6 +139,26 @@ def test_an_object_that_does_not_exist_is_not_found(path: str) -> None:
 
 def test_an_xid_that_is_malformed_is_refused() -> None:
     assert HttpSite().get("/api/escrow/branches/x").status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {"a": "parked", "c": "pending"}),
+        ("?state=committed", {"b": "committed"}),
+        ("?state=parked,committed", {"a": "parked", "b": "committed"}),
+        ("?state=rolled_back", {}),
+    ],
+)
+def test_half_messages_are_listed_by_state_and_by_default_if_undecided(query: str, found: dict[str, str]) -> None:
+    answer = HttpSite(Bench().server).get("/api/escrow/half-messages" + query)
+    assert {row["message_id"]: row["state"] for row in answer.json} == found
+
+
+def test_an_unknown_state_is_refused_with_the_known_ones() -> None:
+    answer = HttpSite().get("/api/escrow/half-messages?state=parked,done")
+    assert answer.status == 400
+    assert answer.json["reason"] == "unknown state 'done'; known ones: " + ", ".join(STATES)
 
 
 @pytest.mark.parametrize("name", ["half-messages", "links", "holds"])
