@@ -208,7 +208,7 @@ class Audit:
         if verdict.fresh and self._outrun():  # records that seem to be missing may have been in a deleted segment
             raise OutrunError(self.journal)
         self.progress("report")
-        write_report(self, verdict)
+        write_report(self, verdict, messages)
         if self.lake is not None:
             self.progress("tables of the lakehouse")
             schemas = {"silver.messages": _ddl(MESSAGES), "silver.branches": f"{decisions.DDL}, state string"}

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.pipeline import half, plots
+from escrowmq.pipeline.coverage import RecordedMoves, checked, recorded
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.human import duration, size
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from escrowmq.pipeline.audit import Audit, Verdict
 
 SHOWN: Final = 100
@@ -40,8 +43,8 @@ td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675
 """
 
 
-def write_report(audit: Audit, verdict: Verdict) -> Path:
-    """Write the report into the folder of the tables, and return its path."""
+def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
+    """Write the report into the folder of the tables, and return its path. `messages` are those of this run."""
 
     def rows(table: str, query: str) -> list[dict[str, Any]]:
         """Return the result of a query over `{table}`. Queries limit their results to the size of a page."""
@@ -66,7 +69,8 @@ def write_report(audit: Audit, verdict: Verdict) -> Path:
         if count > len(wrong):
             note = f"The first {len(wrong)} of {count} violations; gold/violations contains all of them."
             parts.append(f'<p class="note">{note}</p>')
-    parts.append("<h2>Rules</h2>" + _rules(audit, verdict, rows("gold.violations", _BROKEN)))
+    moves = recorded(messages, audit.facts())
+    parts.append("<h2>Rules</h2>" + _rules(audit, verdict, rows("gold.violations", _BROKEN), moves))
     if doubt:
         parts.append("<h2>In doubt</h2>")
         lines = [(row["branch"], row["xid"] or "", row["owner"] or "", _time(row["prepared_at"])) for row in doubt]
@@ -146,10 +150,10 @@ def _continuity(audit: Audit) -> str:
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
 
 
-def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]]) -> str:
+def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]], moves: RecordedMoves) -> str:
     """Return the table of rules: what each is about, how many of these were checked, and how often it was broken."""
     state = audit.state
-    checked = {
+    numbers = {
         "messages": verdict.messages,
         "branches": audit.store.written["silver.branches"].count(),
         "groups of bulk readers": len(state.groups),
@@ -170,8 +174,15 @@ def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]]) 
                 wanted = subject if subject in ("messages", "branches") else None
                 found = [row for row in found if row["subject"] == wanted]
             count = sum(row["count"] for row in found)
-            lines.append((rule, name, f"{checked[subject]:,} {subject}", f"{count:,}"))
-    return _table(("Rule", "Violation", "Checked", "Broken"), lines, numbers=(3,))
+            lines.append((rule, name, checked(subject, (rule, name), numbers[subject], moves), f"{count:,}"))
+    note = ""
+    if moves.delivered < verdict.messages:
+        note = (
+            f'<p class="note">{moves.delivered:,} of {verdict.messages:,} messages have recorded deliveries that can '
+            "be judged. The broker records deliveries only while its setting journal.detail is “deliveries”. Those of "
+            "streams are not judged, because a stream delivers a message repeatedly.</p>"
+        )
+    return _table(("Rule", "Violation", "Checked", "Broken"), lines, numbers=(3,)) + note
 
 
 def _violation(row: dict[str, Any]) -> tuple[object, ...]:
