@@ -19,18 +19,23 @@ NAME: Final = "escrowmq-audit"
 """The name of the control group. The group is created once and never removed; it is empty when no audit runs."""
 
 
-def give_way(broker: int | None = None) -> None:
+def give_way(broker: int | None = None) -> bool:
     """Give this process, and all that it starts from now on, only processor time that no other process wants.
 
     Args:
         broker: the process ID of the broker that serves the journal; None if no broker is running.
+
+    Returns whether this process is now in the idle class, so that a busy machine may delay it without limit.
     """
+    idle = False
     with suppress(OSError):
         os.nice(19)
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        idle = True
     if not _join_idle_group() and broker is not None and group_of(broker) != group_of(os.getpid()):
         _leave_a_processor()
+    return idle
 
 
 def group_of(process: int, proc: Path = PROC) -> str:

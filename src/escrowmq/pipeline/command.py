@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from escrowmq.pipeline.audit import Verdict
 
 ERROR = 2
+IDLE = "using only idle processor time, so other work slows the audit down; --no-nice runs it at normal priority"
 
 
 class AuditError(click.ClickException):
@@ -167,8 +168,8 @@ def _verdict(
                     listen()
                     display.stage(name)
 
-                if nice:
-                    give_way(found.broker)
+                if nice and give_way(found.broker):
+                    display.note(IDLE)
                 return run(
                     journal,
                     out,

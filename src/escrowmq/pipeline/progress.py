@@ -81,6 +81,11 @@ class Display:
         self._stage = name
         self._tell(name)
 
+    def note(self, text: str) -> None:
+        """Print a line that stays, on a terminal too."""
+        time_ = "" if self._console.is_terminal else f"{time.monotonic() - self._begin:6.1f} s  "
+        self._console.print(f"{time_}{text}", highlight=False, soft_wrap=True)
+
     def tasks(self, done: int, total: int) -> None:
         """Show how many tasks of the current stage are done."""
         text = f"{self._stage}: {done} of {total} tasks done"

@@ -80,7 +80,7 @@ def test_a_process_gives_way_with_all_its_children() -> None:
     code = (
         "import os, subprocess, sys\n"
         "from escrowmq.pipeline.background import _join_idle_group, give_way, group_of\n"
-        "give_way(os.getppid())\n"
+        "assert give_way(os.getppid())\n"
         "one_less = len(os.sched_getaffinity(0)) == max(len(os.sched_getaffinity(os.getppid())) - 1, 1)\n"
         "assert one_less or group_of(os.getpid()).endswith('/escrowmq-audit') or group_of(os.getpid()) == ''\n"
         "child = [sys.executable, '-c', 'import os; print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.nice(0))']\n"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from escrowmq.cli import main
-from escrowmq.pipeline.command import _cause
+from escrowmq.pipeline.audit import Verdict
+from escrowmq.pipeline.command import IDLE, _cause
 from escrowmq.pipeline.store import State, Store
 from tests.broker import wait_until
 from tests.pipeline.journals import Scribe
@@ -118,6 +119,23 @@ def test_an_invalid_master_prints_one_line_at_the_end(journal: Path) -> None:
     assert last.startswith("escrowmq: Spark on nowhere failed: ")
     assert last.endswith("; its full output is above")
     assert "Master must" in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "lines"), [((), 1), (("--no-nice",), 0), (("--quiet",), 0)])
+def test_an_audit_that_uses_only_idle_processor_time_says_so(
+    arguments: tuple[str, ...],
+    lines: int,
+    journal: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdict = Verdict(violations=0, fresh=0, undecided=0, run=1, lsn=0, records=0, messages=0, bytes=0)
+    monkeypatch.setattr("escrowmq.pipeline.background.give_way", lambda _: True)
+    monkeypatch.setattr("escrowmq.pipeline.command.prepare", lambda: None)
+    monkeypatch.setattr("escrowmq.pipeline.audit.audit", lambda *_, **__: verdict)
+    assert main(["audit", str(journal), "--out", str(journal.parent / "audit"), *arguments]) == 0
+    said = capsys.readouterr().err
+    assert said.count(IDLE) == said.count("\n") == lines
 
 
 def test_the_cause_is_the_innermost_exception_without_its_stack() -> None:

@@ -6,8 +6,10 @@ import io
 import threading
 from typing import Any, NamedTuple
 
+import pytest
 from rich.console import Console
 
+from escrowmq.pipeline.command import IDLE
 from escrowmq.pipeline.progress import Display, Watch
 
 
@@ -74,6 +76,15 @@ def test_a_log_has_a_line_for_each_stage_and_lines_at_intervals() -> None:
         shown.stage("bronze: records")
         shown.tasks(3, 30)
     assert output.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_note_is_one_line_even_where_the_terminal_is_narrow(terminal: bool) -> None:
+    shown, output = display(60.0, terminal=terminal)
+    with shown:
+        shown.note(IDLE)
+    assert IDLE in output.getvalue()
+    assert (f" s  {IDLE}\n" in output.getvalue()) is not terminal
 
 
 def test_a_terminal_has_one_line_that_is_updated() -> None:
