@@ -176,12 +176,12 @@ _KINDS_OF_ROWS: Final = {
 }
 
 
-def _spark_rows(scenario: str) -> Rows:
+def _spark_rows(scenario: str, kinds: tuple[str, ...]) -> Rows:
     """Return the rows of a comparison of Spark's connectors."""
     return {
-        (scenario, f"{scenario}.{job}-{kind}"): f"{done}, {title}"
+        (scenario, f"{scenario}.{job}-{kind}"): f"{done}, {_KINDS_OF_ROWS[kind]}"
         for job, done in _JOBS.items()
-        for kind, title in _KINDS_OF_ROWS.items()
+        for kind in kinds
     }
 
 
@@ -203,19 +203,23 @@ _LINKS: Final = Comparison(
 _ROCKETMQ: Final = Comparison(
     "RocketMQ", "RocketMQ's protocols. Both brokers sync before they answer.", ("RocketMQ",), _ROCKETMQ_ROWS
 )
-_KAFKA: Final = Comparison(
-    "Spark",
-    "Spark's rows through our connector, exactly once and synced, and through Spark's own connector for Kafka, which "
-    "leaves syncing to the system and may repeat rows.",
-    ("Kafka",),
-    _spark_rows("spark-kafka"),
-)
-_KAFKA_SYNCED: Final = Comparison(
-    "Spark, synced",
-    "The same, with Kafka syncing each append.",
-    ("Kafka synced",),
-    _spark_rows("spark-kafka-synced"),
-)
+
+
+def _kafka(*kinds: str) -> tuple[Comparison, ...]:
+    """Return the comparisons with Kafka for these kinds of rows."""
+    rows = {peer: _spark_rows(f"spark-{peer}", kinds) for peer in ("kafka", "kafka-synced")}
+    unsynced = (
+        "Spark's rows through our connector, exactly once and synced, and through Spark's own connector for Kafka, "
+        "which leaves syncing to the system and may repeat rows."
+    )
+    return (
+        Comparison("Spark", unsynced, ("Kafka",), rows["kafka"]),
+        Comparison(
+            "Spark, synced", "The same, with Kafka syncing each append.", ("Kafka synced",), rows["kafka-synced"]
+        ),
+    )
+
+
 _KINDS: Final[Rows] = {
     ("confirms", "confirms"): "messages with confirms, 2000 in flight",
     ("tx100", "tx100"): "messages in `tx`, 100 each, one at a time",
@@ -261,9 +265,11 @@ _EXPLAINED: Final = (
 )
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
-    ROOT / "README.md": Figures(_README, _PAIRS, _NEIGHBOURS, (_LINKS, _ROCKETMQ, _KAFKA, _KAFKA_SYNCED)),
+    ROOT / "README.md": Figures(
+        _README, _PAIRS, _NEIGHBOURS, (_LINKS, _ROCKETMQ, *_kafka("varied-all", "uniform-all"))
+    ),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
-    _GUIDES / "from-queue-to-table.md": Figures(_SPARK),
+    _GUIDES / "from-queue-to-table.md": Figures(_SPARK, comparisons=_kafka(*_KINDS_OF_ROWS)),
     _GUIDES / "auditing.md": Figures(_AUDIT),
     _GUIDES / "choosing-a-transaction.md": Figures({}, grid=_MODELS),
 }
