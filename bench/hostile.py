@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from bench.brokers import Broker, EscrowMQ
 from bench.measure import MeasureError
 from bench.operations import TIMEOUT, after, declared, names_of
 from bench.scenario import BACKLOG, MB
-from bench.stalls import channel_of
+from bench.stalls import channel_of, receive
 from escrowmq.admin.socket.client import ask
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
@@ -247,19 +247,9 @@ def held(broker: Broker, connection: Connection, size: int) -> Callable[[], obje
 def _received(connection: Connection, count: int) -> int:
     """Read deliveries until there are `count`, or the broker holds the others back. Return their number."""
     counter = DeliveryCounter(lambda *_: None, lambda *_: None)
-    data, filled = bytearray(max(RECEIVE_SIZE, 2 * _MIB)), 0
     connection.socket.settimeout(_HOLD_SECONDS)
-    try:
-        while counter.count < count:
-            received = connection.socket.recv_into(memoryview(data)[filled:])
-            if not received:
-                raise MeasureError("the broker closed the connection")
-            filled += received
-            used = counter.feed(data, filled)
-            data[: filled - used] = data[used:filled]
-            filled -= used
-    except TimeoutError:
-        pass
+    with suppress(TimeoutError):
+        receive(connection, counter, count, max(RECEIVE_SIZE, 2 * _MIB))
     connection.socket.settimeout(TIMEOUT)
     return counter.count
 

@@ -204,9 +204,12 @@ def take(
     """Get all messages of a queue delivered without acknowledging any. `arguments` are those of the consumer."""
     consume = frames.basic_consume(1, queue, f"{CONSUMER_TAG}0000", auto_ack=False, arguments=arguments)
     connection.socket.sendall(consume)
-    counter = DeliveryCounter(lambda *_: None, lambda *_: None)
-    data = bytearray(RECEIVE_SIZE)
-    filled = 0
+    receive(connection, DeliveryCounter(lambda *_: None, lambda *_: None), count)
+
+
+def receive(connection: Connection, counter: DeliveryCounter, count: int, size: int = RECEIVE_SIZE) -> None:
+    """Read until `counter` has counted this many deliveries. A delivery must fit into `size` octets."""
+    data, filled = bytearray(size), 0
     while counter.count < count:
         received = connection.socket.recv_into(memoryview(data)[filled:])
         if not received:
