@@ -10,17 +10,18 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
 
-from escrowmq.client import Connection, connect
+from escrowmq.client import connect
 from escrowmq.wire.amqp091.table import FieldValue
 from tests.broker import BrokerProcess, wait_until
 from tests.half_kill.producer import TOPIC
 from tests.interop.rocketmq.brokers import RocketmqPorts
+from tests.interop.rocketmq.streams import Streams
 from tests.unit.sources import ROOT
 from tests.xa.postgres import PostgreSQL
 
@@ -91,8 +92,7 @@ def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], obj
             for shop in shops:
                 shop.kill()
         placed, given_up = _orders(database)
-        with connect(broker.url) as link:
-            found = Found(placed, given_up, list(_delivered(link)))
+        found = Found(placed, given_up, Streams(broker, TOPIC, PARTITIONS).read())
     compare(found)
     return found
 
@@ -150,26 +150,6 @@ def _orders(database: PostgreSQL) -> tuple[list[str], list[str]]:
     with database.connect("shop") as connection:
         rows = connection.execute("SELECT id, placed FROM orders").fetchall()
     return [ident for ident, placed in rows if placed], [ident for ident, placed in rows if not placed]
-
-
-def _delivered(link: Connection) -> Iterable[str]:
-    """Yield the orders in the topic's streams, each as often as it is there."""
-    with link.channel() as channel:
-        for partition in range(PARTITIONS):
-            stream = f"{TOPIC}-{partition}"
-            left = channel.queue_declare(stream, passive=True).method.message_count
-            if not left:
-                continue
-            channel.basic_qos(prefetch_count=1000)
-            for method, _, body in channel.consume(stream, arguments={"x-stream-offset": "first"}):
-                assert method is not None
-                assert body is not None
-                channel.basic_ack(method.delivery_tag)
-                yield body.decode()
-                left -= 1
-                if not left:
-                    break
-            channel.cancel()
 
 
 def compare(found: Found) -> None:

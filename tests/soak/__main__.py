@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
+from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.load import Soak, audit
+
+KILLS_PER_MINUTE = 1
 
 
 @click.command()
@@ -25,6 +28,9 @@ def main(minutes: float, period: float, size: int, seed: int) -> None:
         started = time.monotonic()
         audit(soak.data_dir, Path(folder) / "audit")
         click.echo(f"clean after {time.monotonic() - started:.0f} s")
+    with tempfile.TemporaryDirectory(prefix="escrowmq-rocketmq-kill-") as folder:
+        click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
+        run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from escrowmq.xa.errors import LogDamaged, LogError, LogInUse
 from escrowmq.xa.log import DecisionLog, commit_decision, read
 from escrowmq.xa.states import BranchState
+from tests.harness.tracing import can_trace
 from tests.unit.sources import ROOT
 
 SECTOR = 512
@@ -250,14 +251,6 @@ def test_a_full_disk_is_an_error(path: Path, limit: int) -> None:
     found = set(lines[-1][1:])
     assert acknowledged(lines) <= found <= tried(lines)
     assert set(read(path).decisions) == found
-
-
-def can_trace() -> bool:
-    strace = shutil.which("strace")
-    if strace is None:
-        return False
-    done = subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True, check=False)
-    return done.returncode == 0
 
 
 needs_strace = pytest.mark.skipif(not can_trace(), reason="strace is not installed, or may not trace here")
