@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,20 +26,23 @@ from escrowmq.core.queues.discipline import Pager
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.placing import WIDE, GradualPublish
 from escrowmq.core.queues.redelivery import Redelivery
-from escrowmq.core.queues.refusal import publish_one_by_one
+from escrowmq.core.queues.refusal import dead_letter, publish_one_by_one
 from escrowmq.core.queues.removals import Removals
 from escrowmq.core.queues.returning import Lists, Returns
 from escrowmq.core.queues.settlement import Settlements, release
 from escrowmq.core.records.blocks import encode_block
+from escrowmq.core.records.commits import encode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_single, encode_targets
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.turn import Turn
 
 if TYPE_CHECKING:
+    from escrowmq.core.branches.decision import Recorded
     from escrowmq.core.messages.formats import Format
     from escrowmq.core.ports import Holder, Log, Receiver
     from escrowmq.core.queues.credit import Window
+    from escrowmq.core.queues.placing import Beside
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.returning import Returnable
     from escrowmq.core.topology.vhost import VirtualHost
@@ -56,8 +59,8 @@ _MODIFY: Final = Disposition.MODIFIED
 
 
 class Receipt(NamedTuple):
-    """The result of a publish: the LSN up to which the log must be synced before the confirm (0: no wait), the refused
-    bodies, and those parts of the publish that are not visible yet.
+    """The result of a publish: the LSN up to which the log must be synced before the confirm (0: no wait), the numbers
+    of the refused messages, and those parts of the publish that are not visible yet.
     """
 
     lsn: int = 0
@@ -112,6 +115,7 @@ class Engine:
         self.admissions: Admissions = {}
         self.windows: dict[Window, None] = {}  # those that have both credit and waiting consumers
         self._waiting_for_sync: list[Callable[[int], None]] = []
+        self._until_synced: deque[tuple[int, Iterator[None]]] = deque()
         self.left_over = LeftOver()
         self.turn = Turn(self)
 
@@ -158,10 +162,16 @@ class Engine:
         return found
 
     def publish(
-        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], *, divided: bool = False
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        queues: Sequence[Queue],
+        *,
+        divided: bool = False,
+        beside: Beside | None = None,
     ) -> Receipt:
         """Publish a run of messages to `queues`, outside any transaction. If there are very many queues, a publish that
-        may be `divided` is placed in pieces.
+        may be `divided` is placed in pieces; then something may be recorded `beside` the messages.
         """
         refuses = False
         for queue in queues:
@@ -169,6 +179,10 @@ class Engine:
                 envelope = envelope.lasting()
             if queue.refuses:
                 refuses = True
+        if divided and len(queues) > WIDE:
+            gradual = GradualPublish(self, envelope, contents, queues, refuses=refuses, beside=beside)
+            self.left_over.begin(gradual.steps())
+            return Receipt(gradual.lsn, gradual.refused, () if gradual.done else (gradual,))
         if refuses:
             return Receipt(
                 *publish_one_by_one(
@@ -179,7 +193,7 @@ class Engine:
                     lambda i, takers: self._publish(envelope, [contents[i]], takers).lsn,
                 )
             )
-        return self._publish(envelope, contents, queues, divided=divided)
+        return self._publish(envelope, contents, queues)
 
     def publish_each(self, publishes: Iterable[tuple[Envelope, list[bytes], Sequence[Queue]]]) -> Receipt:
         """Publish runs in order, each to its own queues, which do not refuse messages, outside any transaction. Those
@@ -215,31 +229,39 @@ class Engine:
         queue.enqueue(Run(envelope, 0, now, lsn), contents)
         return lsn
 
-    def _publish(
-        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], *, divided: bool = False
-    ) -> Receipt:
+    def _publish(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> Receipt:
         if len(queues) == 1:
             return Receipt(self.log.end_lsn) if self._place(queues[0], envelope, contents) else _TRANSIENT
-        if divided and len(queues) > WIDE:
-            gradual = GradualPublish(self, envelope, contents, queues)
-            self.left_over.begin(gradual.steps())
-            return Receipt(gradual.lsn, (), () if gradual.done else (gradual,))
         lsn, now = self.record(envelope, contents, queues), self.now
         for queue in queues:
             queue.enqueue(Run(envelope, 0, now, lsn if queue.durable else 0), contents)
         return Receipt(self.log.end_lsn) if lsn else _TRANSIENT
 
-    def record(self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> int:
-        """Record a publish that is in no transaction. Return the LSN of its block, or 0 if it is not in the log."""
-        if not envelope.durable:
-            return 0
-        targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable]
-        if not targets:
-            return 0
-        log, head = self.log, encode_targets(targets)
-        lsn = log.append(_PUBLISH, head, *encode_block(self.now, envelope, contents)) + len(head)
-        log.retain(lsn, len(contents) * len(targets))
+    def record(
+        self, envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], work: Recorded | None = None
+    ) -> int:
+        """Record a publish that is in no transaction, with `work`. Return the LSN of its block, or 0 if it is not in
+        the log.
+        """
+        log, lsn = self.log, 0
+        targets = [(queue.ident, queue.next_position) for queue in queues if queue.durable] if envelope.durable else []
+        more = work.operations() if work is not None else []
+        if targets:
+            head = encode_targets(targets)
+            parts = [head, *encode_block(self.now, envelope, contents)]
+            if more:
+                written, offsets = encode_commit(0, [(_PUBLISH, parts), *more])
+                lsn = log.append(Kind.COMMIT, *written) + offsets[0] + len(head)
+            else:
+                lsn = log.append(_PUBLISH, *parts) + len(head)
+            log.retain(lsn, len(contents) * len(targets))
+        if work is not None:
+            work.apply(log.end_lsn if lsn else 0, log.synced_lsn)
         return lsn
+
+    def dead_letter_refused(self, queue: Queue, envelope: Envelope, content: bytes) -> int:
+        """Dead-letter a message that `queue` has refused. Return the LSN to wait for, or 0."""
+        return dead_letter(self, queue, envelope, content)
 
     # -- consuming
 
@@ -448,8 +470,14 @@ class Engine:
         """Note that the log is synced up to `lsn`. Commits below it become visible."""
         if self._sealed:
             self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
+        while self._until_synced and self._until_synced[0][0] <= lsn:
+            self.left_over.begin(self._until_synced.popleft()[1])
         for synced in self._waiting_for_sync:
             synced(lsn)
+
+    def when_synced(self, lsn: int, work: Iterator[None]) -> None:
+        """Do work in pieces as soon as the log is synced up to `lsn`."""
+        self._until_synced.append((lsn, work))
 
     def at_each_sync(self, synced: Callable[[int], None]) -> None:
         """Call `synced` after each sync, with the LSN up to which the log is on disk."""

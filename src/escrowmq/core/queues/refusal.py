@@ -38,13 +38,14 @@ def publish_one_by_one(
             taking = set(takers)
             for queue in queues:
                 if queue not in taking and queue.options.overflow == "reject-publish-dlx":
-                    lsn = max(lsn, _dead_letter(engine, queue, envelope, content))
+                    lsn = max(lsn, dead_letter(engine, queue, envelope, content))
         if takers:
             lsn = max(lsn, publish(i, takers))
     return lsn, tuple(refused)
 
 
-def _dead_letter(engine: Engine, queue: Queue, envelope: Envelope, content: bytes) -> int:
+def dead_letter(engine: Engine, queue: Queue, envelope: Envelope, content: bytes) -> int:
+    """Dead-letter a message that `queue` refuses. Return the LSN up to which the log must be synced, or 0."""
     decision = Decision(engine)
     engine.dead_letters.place(decision, queue, [Entry(0, content, Run(envelope, 0, engine.now))], Outcome.DROPPED)
     return decision.apply()

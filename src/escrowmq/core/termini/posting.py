@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.branches.decision import Decision
 from escrowmq.core.engine import Receipt
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.queues.refusal import publish_one_by_one
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import encode_arrived
@@ -54,17 +55,24 @@ class ArrivalWork:
 
 
 class FreshArrivals:
-    """The part of a decision that keeps the tags of the messages in the run that it places."""
+    """The part of a decision that keeps the tags of the messages in the run that it places. The record has them if
+    they are `lasting`.
+    """
 
-    __slots__ = ("_contents", "_tags", "_terminus")
+    __slots__ = ("_contents", "_lasting", "_tags", "_terminus")
 
-    def __init__(self, terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes]) -> None:
+    def __init__(
+        self, terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes], *, lasting: bool = True
+    ) -> None:
         self._terminus = terminus
+        self._lasting = lasting
         self._tags = tags
         self._contents = contents
 
     def operations(self) -> list[tuple[Kind, Sequence[bytes]]]:
         """Return the operation to write. It follows that of the run."""
+        if not self._lasting:
+            return []
         return [(Kind.ARRIVED, [encode_arrived(self._terminus.number, Disposition.ACCEPTED, self._tags, None)])]
 
     @property
@@ -75,6 +83,35 @@ class FreshArrivals:
     def apply(self, end: int, synced: int) -> None:
         """Keep the tags, after the record is written up to `end`."""
         accept(self._terminus, self._tags, self._contents, end, synced)
+
+
+class _Tags:
+    """The tags of messages that go to very many queues (`placing.Beside`)."""
+
+    __slots__ = ("_contents", "_lasting", "_loan", "_tags", "_terminus")
+
+    def __init__(
+        self,
+        terminus: Terminus,
+        envelope: Envelope,
+        contents: Sequence[bytes],
+        queues: Sequence[Queue],
+        tags: Sequence[bytes],
+    ) -> None:
+        self._terminus = terminus
+        self._lasting = lasts(terminus, envelope, queues)
+        self._loan = terminus.loan
+        self._contents = contents
+        self._tags = tags
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the link is still there. Otherwise its client learns from the next link that nothing has arrived."""
+        return self._loan is not None and self._loan.current
+
+    def work(self, begin: int, end: int) -> FreshArrivals:
+        """Return the tags of some of the messages."""
+        return FreshArrivals(self._terminus, self._tags[begin:end], self._contents[begin:end], lasting=self._lasting)
 
 
 def accept(terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes], lsn: int, synced: int) -> None:
@@ -99,6 +136,10 @@ def post(
     tags: Sequence[bytes],
 ) -> Receipt:
     """Publish a run of messages with these tags. Messages that a queue refused leave no tag."""
+    if len(queues) > WIDE:
+        return engine.publish(
+            envelope, contents, queues, divided=True, beside=_Tags(terminus, envelope, contents, queues, tags)
+        )
     if not lasts(terminus, envelope, queues):
         receipt = engine.publish(envelope, contents, queues)
         taken = [i for i in range(len(tags)) if i not in receipt.refused] if receipt.refused else range(len(tags))

@@ -156,7 +156,8 @@ class Channel:
         while not all(placing.done for placing in receipt.placings):
             yield WAIT
         if self.confirming:
-            self.confirms.add(count, max([receipt.lsn, *[placing.lsn for placing in receipt.placings]]))
+            refused = tuple([number for placing in receipt.placings for number in placing.refused])
+            self.confirms.add_some(count, refused, max([receipt.lsn, *[placing.lsn for placing in receipt.placings]]))
 
     def publish_each(self, publishes: list[tuple[Envelope, list[bytes], Sequence[Queue]]], count: int) -> None:
         """Publish runs of `count` messages in all, outside a transaction, to queues that refuse none."""

@@ -8,8 +8,11 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.branch import Publication
 from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError
+from escrowmq.core.engine import Receipt
+from escrowmq.core.leftover import WAIT
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.termini.arrivals import Arrival
 from escrowmq.wire.amqp10.addresses import TOPIC_CAPABILITIES
 from escrowmq.wire.amqp10.answers import MASK
@@ -41,7 +44,8 @@ from escrowmq.wire.amqp10.resuming import encoded_state, state_of
 from escrowmq.wire.amqp10.subscriptions import own, without_own
 
 if TYPE_CHECKING:
-    from escrowmq.core.engine import Receipt
+    from collections.abc import Iterator, Sequence
+
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.termini.arrivals import Partial
     from escrowmq.core.termini.loan import Loan
@@ -272,27 +276,39 @@ class ProducerLink:
             state = mode.transaction.state(rejected)
         self._answer(number, number, [tag], state, "amqp:rejected:list")
 
-    def publish(self, post: Post) -> None:
-        """Publish messages, and answer them when the log has them. Raises AmqpFault, BrokerError."""
+    def publish(self, post: Post) -> Iterator[bool] | None:
+        """Publish messages, and answer them when the log has them. Nothing more may be published on the connection
+        until the result, if there is one, has come to its end. Raises AmqpFault, BrokerError.
+        """
         connection = self.link.session.connection
         engine, form, contents = connection.broker.engine, post.form, post.contents
         if not post.mode.settled and not self._second:
             self._check_tags(post.tags)
         self.resolve(form)
         queues = form.queues
-        engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
+        engine.requests.left -= PUBLISH
+        if len(queues) <= WIDE or post.mode.transaction is not None:  # others are charged for each piece
+            engine.requests.left -= len(queues) * (1 + len(contents) // COPIES)
         late = dated = _NONE
         if post.unchecked:
             some = contents if post.unchecked == len(contents) else contents[: post.unchecked]
             late, dated = delayed_among(some), dated_among(some)
         if form.apart or late or dated:
-            for i in range(len(contents)):
-                envelope = expiring(form.envelope, contents[i], engine.now) if i in dated else form.envelope
-                self._publish_one(post, i, envelope, late=i in late)
-        else:
-            self._publish(form.envelope, contents, queues, post.first, post.tags, post.mode)
+            return self._publish_apart(post, late, dated)
+        return self._publish(form.envelope, contents, queues, post.first, post.tags, post.mode)
 
-    def _publish_one(self, post: Post, i: int, envelope: Envelope, *, late: bool) -> None:
+    def _publish_apart(self, post: Post, late: frozenset[int], dated: frozenset[int]) -> Iterator[bool]:
+        """Publish messages one by one, because some ask for a delay (`late`) or expire at a given time (`dated`), or
+        because their headers decide on their queues.
+        """
+        envelope, now = post.form.envelope, self.link.session.connection.broker.engine.now
+        for i, content in enumerate(post.contents):
+            own = expiring(envelope, content, now) if i in dated else envelope
+            rest = self._publish_one(post, i, own, late=i in late)
+            if rest is not None:
+                yield from rest
+
+    def _publish_one(self, post: Post, i: int, envelope: Envelope, *, late: bool) -> Iterator[bool] | None:
         """Publish message `i` of `post`, whose queues or expiry depend on its content. With `late` it may ask for a
         delay.
         """
@@ -312,8 +328,8 @@ class ProducerLink:
                 self.refuse(number, b"", content, error, post.mode)
             else:
                 self._reject(number, tags[0], content, refusal(error), post.mode)
-            return
-        self._publish(envelope, [content], queues, number, tags, post.mode)
+            return None
+        return self._publish(envelope, [content], queues, number, tags, post.mode)
 
     def _publish(
         self,
@@ -323,13 +339,13 @@ class ProducerLink:
         first: int,
         tags: list[bytes],
         mode: Mode,
-    ) -> None:
+    ) -> Iterator[bool] | None:
         last = first + len(contents) - 1
         traffic = self.link.session.connection.traffic
         traffic.received += len(contents)
         if mode.transaction is not None:
             self._enlist(mode.transaction, Publication(envelope, contents, queues), first, tags, settled=mode.settled)
-            return
+            return None
         if not queues:
             if mode.settled or self._topic:
                 traffic.dropped += len(contents)
@@ -343,13 +359,32 @@ class ProducerLink:
                 traffic.answered(0, len(contents))
                 self._note(tags, contents, Disposition.RELEASED)
                 self._answer(first, last, tags, states.RELEASED, "amqp:released:list")
-            return
+            return None
         if mode.settled or not self._second or self._loan is None:
-            receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues)
+            receipt = self.link.session.connection.broker.engine.publish(envelope, contents, queues, divided=True)
         else:
             receipt = self._loan.post(envelope, contents, queues, tags)
+        if receipt.placings:
+            return self._placed(receipt, contents, first, () if mode.settled else tags)
         if not mode.settled:
             self._answer_receipt(receipt, contents, first, tags)
+        return None
+
+    def _placed(self, receipt: Receipt, contents: list[bytes], first: int, tags: Sequence[bytes]) -> Iterator[bool]:
+        """Answer messages when they are in all of their queues. `tags` is empty if they are settled."""
+        (placing,) = receipt.placings
+        while not placing.done:
+            yield WAIT
+        if tags and self.link.end is self:
+            self._answer_receipt(Receipt(placing.lsn, placing.refused), contents, first, list(tags))
+
+    def wide(self, form: PublishForm) -> bool:
+        """Whether messages of this form may go to very many queues, so that publishing them may take several turns."""
+        try:
+            self.resolve(form)
+        except BrokerError:
+            return False  # it is refused when it is published
+        return form.apart or len(form.queues) > WIDE
 
     def _answer_receipt(self, receipt: Receipt, contents: list[bytes], first: int, tags: list[bytes]) -> None:
         """Answer messages that were published, of which queues may have refused some."""
@@ -438,17 +473,16 @@ class ProducerLink:
         if not settled and outcome is not None:
             self.link.session.answer(RECEIVER, number, number, settled=True, state=encoded_state(outcome))
 
-    def resume_message(self, post: Post) -> None:
-        """Resume a message with its whole content: it is published unless it is the one that had arrived (SET-9).
-
-        Raises AmqpFault, BrokerError.
+    def resume_message(self, post: Post) -> Iterator[bool] | None:
+        """Resume a message with its whole content: it is published, as by `publish`, unless it is the one that had
+        arrived (SET-9). Raises AmqpFault, BrokerError.
         """
         (content,), (tag,) = post.contents, post.tags
         arrival = self._loan.recognised(tag, content) if self._loan is not None else None
         if arrival is None:
-            self.publish(post)
-        else:
-            self._answer_arrival(post.first, tag, arrival)
+            return self.publish(post)
+        self._answer_arrival(post.first, tag, arrival)
+        return None
 
     def _answer_arrival(self, number: int, tag: bytes, arrival: Arrival) -> None:
         """Tell the client the outcome of a message that had arrived, when that is on disk."""

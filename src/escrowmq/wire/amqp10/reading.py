@@ -78,7 +78,7 @@ class Reader:
         self._unread = Unread()
         self._requests = connection.broker.engine.requests
         self._transfers = Transfers(connection)
-        self._task: tuple[Session, Iterator[None]] | None = None  # nothing is read until it is finished
+        self._task: tuple[Session, Iterator[bool | None]] | None = None  # nothing is read until it is finished
 
     def receive(self, data: bytes) -> None:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
@@ -88,6 +88,11 @@ class Reader:
         self._requests.admit()
         if self._task is not None and not self._go_on():
             unread.add(data)
+            return
+        self.publish_now()  # a message that had to wait for the one before it
+        if self._task is not None:
+            unread.add(data)
+            connection.carry_on()
             return
         if connection.flow.is_crowded and connection.flow.crowded():
             unread.add(data)
@@ -128,12 +133,22 @@ class Reader:
             self.receive(b"")
 
     def publish_now(self) -> None:
-        """Publish the messages that were read, since nothing may overtake them."""
-        self._transfers.publish_now()
+        """Publish the messages that were read, since nothing may overtake them. While a task is not finished, they
+        wait: they follow those that it publishes (ORD-1).
+        """
+        if self._task is None:
+            self._transfers.publish_now()
+            self._await_rest()
+
+    def _await_rest(self) -> None:
+        """Read nothing more until the last publish is finished."""
+        if self._transfers.rest is not None:
+            self._task, self._transfers.rest = self._transfers.rest, None
 
     def end(self) -> None:
         """Publish the messages that were read, and work no more: the connection ends."""
         self.publish_now()
+        self._transfers.drop()
         self._task = None
 
     def forget_parts(self, link: Link) -> None:
@@ -185,8 +200,14 @@ class Reader:
                     behind = transfers.read(data, at, end, channel)
                     if behind != at:
                         at = behind
+                        self._await_rest()
                         continue
+                if transfers.wide:
+                    self.publish_now()
+                    if self._busy:
+                        break  # the frame may have to wait for the messages before it
                 self._frame(kind, channel, data, at + 4 * offset, at + size)
+                self._await_rest()
                 at += size
                 if connection.flow.crowded():
                     break
@@ -263,10 +284,10 @@ class Reader:
         if task is not None and self._works(task):
             self._task = session, task
 
-    def _works(self, task: Iterator[None]) -> bool:
+    def _works(self, task: Iterator[bool | None]) -> bool:
         """Do pieces of a task until the turn's work is done. Return False if the task is finished."""
         requests = self._requests
-        return any(requests.left <= 0 for _ in task)
+        return any(waits or requests.left <= 0 for waits in task)
 
     def _go_on(self) -> bool:
         """Continue with the task. Return True if it is finished, so that reading continues."""

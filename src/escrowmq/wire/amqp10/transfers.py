@@ -86,6 +86,7 @@ class Transfers:
         "_tags",
         "_transacted",
         "_unchecked",
+        "rest",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -105,11 +106,13 @@ class Transfers:
         self._tags: list[bytes] = []
         self._mode = UNSETTLED
         self._unchecked = 0  # messages of the run up to the last one that is not known to be plain (`shape`)
+        self.rest: tuple[Session, Iterator[bool]] | None = None
+        """The rest of the last publish. Until it has come to its end, nothing else may be published."""
 
     # -- runs
 
     def publish_now(self) -> None:
-        """Publish the messages that were read."""
+        """Publish the messages that were read. The caller sees to it that no `rest` is left."""
         link, form, contents = self._link, self._form, self._contents
         if link is None or form is None:
             return
@@ -121,9 +124,33 @@ class Transfers:
         self._connection.answered = not post.mode.settled
         try:
             link.spend(len(contents))
-            link.publish(post)
+            rest = link.publish(post)
         except (AmqpFault, BrokerError) as error:
             self._refuse(link, post, error)
+            return
+        if rest is not None:
+            self._await(link.link.session, self._guarded(link, post, rest))
+
+    def _guarded(self, link: ProducerLink, post: Post, rest: Iterator[bool]) -> Iterator[bool]:
+        try:
+            yield from rest
+        except (AmqpFault, BrokerError) as error:
+            self._refuse(link, post, error)
+
+    def _await(self, session: Session, rest: Iterator[bool]) -> None:
+        """Begin with the rest of a publish, and keep what cannot be done now."""
+        for _ in rest:
+            self.rest = session, rest
+            break
+
+    @property
+    def wide(self) -> bool:
+        """Whether publishing the messages that were read may take several turns."""
+        return self._link is not None and self._form is not None and self._link.wide(self._form)
+
+    def drop(self) -> None:
+        """Forget the messages that were read, because the connection ends before they can be published."""
+        self._link, self._form, self._contents, self._tags, self._unchecked = None, None, [], [], 0
 
     def _refuse(self, link: ProducerLink, post: Post, error: AmqpFault | BrokerError) -> None:
         try:
@@ -201,20 +228,21 @@ class Transfers:
                 content += 5 + data[payload + 4]
             if link is None or not startswith(_SECTION, content) or startswith(_DELIVERY_ANNOTATIONS, content):
                 break
-            if startswith(_MESSAGE_ANNOTATIONS, content) and data.find(_FURTHER_KEYS, content, stop) >= 0:
-                break
-            if claims_user(data, content, stop):
+            annotated = startswith(_MESSAGE_ANNOTATIONS, content)
+            if (annotated and data.find(_FURTHER_KEYS, content, stop) >= 0) or claims_user(data, content, stop):
                 break
             form = link.forms.get(data[payload:content])
             if form is None or content >= stop:
                 break
             self._add(link, number, data[p + 2 : tag_end], form, data[content:stop], mode)
             begin, at, frames = at, stop, frames + 1
+            if self.rest is not None:  # this message follows when the last ones are published
+                break
             if (
                 code == 0x70
                 and end - stop >= _LEAST
                 and startswith(data[begin + 4 : p - 4], stop + 4)
-                and not startswith(_MESSAGE_ANNOTATIONS, content)
+                and not annotated
             ):
                 at, more = self._alike(data, stop, TransferShape(data, begin, p, tag_end, content, stop))
                 frames += more
@@ -398,7 +426,9 @@ class Transfers:
             link.refuse(parts.number, parts.tag, message, error, mode)
             return
         if parts.resumed:
-            link.resume_message(Post(form, [content], parts.number & MASK, [parts.tag], mode, 1))
+            rest = link.resume_message(Post(form, [content], parts.number & MASK, [parts.tag], mode, 1))
+            if rest is not None:
+                self._await(link.link.session, rest)
             return
         self._add(link, parts.number & MASK, parts.tag, form, content, mode)
 

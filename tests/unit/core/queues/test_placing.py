@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from escrowmq.core.branches.decision import Recorded
 from escrowmq.core.budget import TURN
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues import placing
+from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.termini import encode_arrived
 from tests.unit.core.site import Sink, Site
 
 QUEUES = 1500
@@ -63,9 +67,9 @@ def test_no_record_has_very_many_queues(fanout: Fanout, monkeypatch: pytest.Monk
     recorded: list[int] = []
     record = fanout.engine.record
 
-    def noted(envelope: Envelope, contents: list[bytes], queues: Sequence[Queue]) -> int:
+    def noted(envelope: Envelope, contents: list[bytes], queues: Sequence[Queue], work: Recorded | None = None) -> int:
         recorded.append(len(queues))
-        return record(envelope, contents, queues)
+        return record(envelope, contents, queues, work)
 
     monkeypatch.setattr(fanout.engine, "record", noted)
     (gradual,) = fanout.publish(b"x").placings
@@ -193,3 +197,125 @@ def test_messages_behind_a_commit_become_visible_with_it(fanout: Fanout) -> None
     assert not last.ready
     fanout.site.sync()
     assert fanout.site.contents(last.name) == [b"first", b"second"]
+
+
+# -- queues that refuse messages
+
+FULL = {"x-max-length": 1, "x-overflow": "reject-publish"}
+
+
+def limited(arguments: Mapping[str, object] = FULL, count: int = QUEUES) -> Fanout:
+    """Return many queues that refuse a second message, of which every third has one."""
+    fanout = Fanout(0)
+    fanout.queues += [fanout.site.queue(f"q{number:04}", arguments) for number in range(count)]
+    for number in range(0, count, 3):
+        fanout.site.publish(f"q{number:04}", b"full")
+    fanout.engine.requests.renew()
+    return fanout
+
+
+@pytest.mark.rule("FAIR-1")
+def test_queues_that_refuse_messages_are_asked_and_filled_in_pieces() -> None:
+    fanout = limited()
+    receipt = fanout.publish(b"x")
+    (placing,) = receipt.placings
+    seen = [fanout.visible]
+    while not placing.done:
+        fanout.engine.turn.end()
+        seen.append(fanout.visible)
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= TURN
+    assert len(seen) > 2
+    assert placing.refused == (0,)
+    assert [fanout.site.contents(f"q000{number}") for number in range(3)] == [[b"full"], [b"x"], [b"x"]]
+
+
+def test_each_message_of_a_run_finds_the_room_that_those_before_it_have_left() -> None:
+    fanout = limited({**FULL, "x-max-length": 2})
+    (placing,) = fanout.engine.publish(TO_ALL, [b"a", b"b", b"c"], fanout.queues, divided=True).placings
+    fanout.finish()
+    assert placing.refused == (1, 2)
+    assert [fanout.site.contents(f"q000{number}") for number in range(2)] == [[b"full", b"a"], [b"a", b"b"]]
+
+
+def test_a_queue_that_fills_up_while_the_publish_is_prepared_refuses_its_message() -> None:
+    fanout = limited()
+    fanout.engine.requests.left = 0
+    (placing,) = fanout.publish(b"x").placings
+    fanout.site.publish("q0001", b"other")
+    fanout.finish()
+    assert placing.refused == (0,)
+    assert fanout.site.contents("q0001") == [b"other"]
+
+
+def test_a_full_queue_dead_letters_what_it_refuses() -> None:
+    fanout = limited(
+        {
+            **FULL,
+            "x-overflow": "reject-publish-dlx",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": "dead",
+        }
+    )
+    dead = fanout.site.queue("dead")
+    (placing,) = fanout.publish(b"x").placings
+    fanout.finish()
+    assert dead.ready == QUEUES // 3
+    fanout.site.sync()
+    assert placing.lsn <= fanout.site.journal.synced_lsn
+    assert fanout.site.restart().vhost.queue("dead").ready == QUEUES // 3
+
+
+# -- messages that are recorded with something else
+
+
+class Noted:
+    """A change beside a publish, which notes when it takes effect."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.wanted = wanted
+        self.bytes = 0
+        self.applied: list[int] = []
+
+    def work(self, begin: int, end: int) -> Noted:
+        assert (begin, end) == (0, 1)
+        return self
+
+    def operations(self) -> list[tuple[Kind, Sequence[bytes]]]:
+        return [(Kind.ARRIVED, [encode_arrived(1, Disposition.ACCEPTED, [b"tag"], None)])]
+
+    def apply(self, end: int, synced: int) -> None:
+        assert end > synced
+        self.applied.append(end)
+
+
+@pytest.mark.rule("FAIR-1", "SET-8")
+def test_messages_with_tags_have_one_record_and_become_visible_in_pieces_behind_its_sync(
+    fanout: Fanout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "RECORDED", 400)
+    noted = Noted()
+    fanout.site.sync()
+    before = len(fanout.site.records(Kind.COMMIT, Kind.PUBLISH))
+    receipt = fanout.engine.publish(TO_ALL, [b"x"], fanout.queues, divided=True, beside=noted)
+    fanout.finish()
+    assert all(gradual.done for gradual in receipt.placings)
+    assert noted.applied == [fanout.site.journal.end_lsn]
+    assert fanout.visible == 0
+    seen = [0]
+    fanout.site.sync()
+    while fanout.visible < QUEUES:
+        seen.append(fanout.visible)
+        fanout.engine.turn.end()
+    assert max(after - before for before, after in itertools.pairwise([*seen, QUEUES])) <= TURN
+    assert len(fanout.site.records(Kind.COMMIT, Kind.PUBLISH)) == before + 1
+
+
+def test_a_publish_that_is_not_wanted_any_more_has_no_effect(fanout: Fanout) -> None:
+    noted = Noted()
+    fanout.engine.requests.left = 0
+    (gradual,) = fanout.engine.publish(TO_ALL, [b"x"], fanout.queues, divided=True, beside=noted).placings
+    noted.wanted = False
+    fanout.finish()
+    assert gradual.done
+    assert (fanout.visible, noted.applied) == (0, [])
+    assert not fanout.site.records(Kind.COMMIT, Kind.PUBLISH)

@@ -7,6 +7,8 @@ import pytest
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.placing import WIDE
+from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import decode_arrived
@@ -97,3 +99,40 @@ def test_a_queue_that_persists_everything_makes_the_tag_durable_too() -> None:
     link = TestedLink(site, incoming())
     link.post([b"t1"], [b"a"], durable=False)
     assert len(site.records(Kind.COMMIT)) == 1
+
+
+def wide_site() -> tuple[Site, list[Queue]]:
+    site = Site()
+    return site, [site.queue(f"q{number}") for number in range(WIDE + 1)]
+
+
+@pytest.mark.rule("FAIR-1", "SET-8")
+def test_a_post_to_very_many_queues_is_placed_in_pieces_with_its_tag_in_the_same_record() -> None:
+    site, queues = wide_site()
+    link = TestedLink(site, incoming())
+    site.sync()
+    site.broker.engine.requests.left = 0
+    receipt = link.loan.post(Envelope("amq.fanout", "", durable=True), [b"a"], queues, [b"t1"])
+    (placing,) = receipt.placings
+    assert [placing.done] == [False]
+    assert b"t1" not in link.loan.terminus.arrivals
+    site.turn(sync=False)
+    assert placing.done
+    assert b"t1" in link.loan.terminus.arrivals
+    assert not any(queue.ready for queue in queues)
+    site.turn()
+    assert all(queue.ready for queue in queues)
+    (commit,) = site.records(Kind.COMMIT)
+    assert [kind for kind, _, _ in decode_commit(commit)[1]] == [Kind.PUBLISH, Kind.ARRIVED]
+
+
+@pytest.mark.rule("SET-9")
+def test_a_post_to_very_many_queues_has_no_effect_if_its_link_is_gone_before_its_record_is_written() -> None:
+    site, queues = wide_site()
+    link = TestedLink(site, incoming())
+    site.broker.engine.requests.left = 0
+    link.loan.post(Envelope("amq.fanout", "", durable=True), [b"a"], queues, [b"t1"])
+    link.loan.connection_lost()
+    site.turn()
+    assert not any(queue.ready for queue in queues)
+    assert b"t1" not in site.broker.termini.by_key[incoming()].arrivals

@@ -6,12 +6,17 @@ import random
 
 import pytest
 
+from escrowmq.core.queues.queue import Session as QueueSession
+from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp10.codec.frames import EMPTY_FRAME, PROTOCOL_HEADER, SASL, SASL_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import (
+    FIRST,
+    SECOND,
     SENDER,
     Attach,
     Begin,
     Close,
+    Detach,
     Disposition,
     End,
     Flow,
@@ -20,11 +25,11 @@ from escrowmq.wire.amqp10.codec.performatives import (
     encode_performative,
 )
 from escrowmq.wire.amqp10.codec.sasl import SaslInit
-from escrowmq.wire.amqp10.codec.states import Accepted, DeliveryState
+from escrowmq.wire.amqp10.codec.states import Accepted, DeliveryState, Rejected
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import DECODE_ERROR, FRAMING_ERROR, LIMIT_EXCEEDED, NOT_ALLOWED
-from tests.unit.wire.amqp10.clients import Client, connected, message, server
+from tests.unit.wire.amqp10.clients import Client, Server, body, connected, message, server
 
 OPENING = b"".join(
     (
@@ -193,3 +198,108 @@ def test_a_command_to_the_broker_is_no_larger_than_a_frame() -> None:
         transfer = Transfer(0, 0 if first else None, b"t" if first else None, settled=False, more=True)
         client.send(0, transfer, payload=b"x" * 3000)
     client.detached(0, "amqp:link:message-size-exceeded")
+
+
+def with_many_queues(kind: str = "fanout") -> tuple[Server, Client]:
+    """Return a client with a link to an exchange that is bound to 1,500 queues."""
+    made, client = connected()
+    vhost = made.broker.directory.vhost("/")
+    for i in range(1500):
+        declaration = Declaration(True, False, False, {})
+        made.broker.directory.declare_queue(vhost, f"q{i}", declaration, QueueSession("test"), generated=False)
+        vhost.bind_queue(f"amq.{kind}", f"q{i}", "")
+    made.end_turn()
+    return made, client
+
+
+def post(number: int, content: bytes, *, handle: int = 0, priority: int = 0, settled: bool = False) -> bytes:
+    """Return the frame of a message. Those with different priorities do not form runs."""
+    transfer = encode_performative(Transfer(handle, number, b"%d" % number, 0, settled))
+    return frame(0, transfer, message(content, durable=True, priority=priority))
+
+
+def filled(made: Server) -> int:
+    return sum(queue.ready > 0 for queue in made.broker.directory.vhost("/").queues.values())
+
+
+def contents(made: Server, name: str) -> list[bytes]:
+    queue = made.broker.directory.vhost("/").queue(name)
+    return [body(entry.content) for entry in queue.take(100)]
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("mode", [FIRST, SECOND])
+def test_a_message_to_very_many_queues_is_answered_when_it_is_in_all_of_them_and_nothing_is_read_before(
+    mode: int,
+) -> None:
+    made, client = with_many_queues()
+    client.sender("/exchanges/amq.fanout", rcv_settle_mode=mode)
+    client.sender("/queues/q0", 1, rcv_settle_mode=mode)
+    made.receive(client.port, post(0, b"x") + post(1, b"y", handle=1))
+    vhost = made.broker.directory.vhost("/")
+    for _ in range(2):
+        assert filled(made) < 1500
+        assert vhost.queue("q0").ready <= 1
+        made.end_one_turn()
+        client.collect()
+        assert client.idle()
+    made.end_turn()
+    made.run_disk()
+    while made.broker.engine.turn.unfinished:
+        made.end_turn()
+    assert filled(made) == 1500
+    assert contents(made, "q0") == [b"x", b"y"]
+    client.collect()
+    found = [each.performative for each in client.inbox if isinstance(each.performative, Disposition)]
+    assert sorted(each.first for each in found) in ([0], [0, 1])
+    assert all(each.state == Accepted() for each in found)
+
+
+@pytest.mark.rule("ORD-1")
+@pytest.mark.parametrize("kind", ["fanout", "headers"])
+@pytest.mark.parametrize("settled", [False, True])
+def test_messages_to_very_many_queues_keep_their_order(kind: str, settled: bool) -> None:
+    made, client = with_many_queues(kind)
+    client.sender(f"/exchanges/amq.{kind}")
+    messages = [post(i, b"%d" % i, priority=level, settled=settled) for i, level in enumerate((1, 2, 2, 3))]
+    made.receive(client.port, b"".join(messages))
+    made.end_turn()
+    for name in ("q0", "q1499"):
+        assert contents(made, name) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("behind", [Detach(handle=0, closed=True), End(), Close()])
+def test_no_frame_behind_a_message_to_very_many_queues_hastens_it(behind: Detach | End | Close) -> None:
+    made, client = with_many_queues()
+    client.sender("/exchanges/amq.fanout")
+    made.receive(client.port, post(0, b"x") + frame(0, encode_performative(behind)))
+    assert 0 <= filled(made) < 1500
+    made.end_turn()
+    made.run_disk()
+    assert filled(made) == 1500
+    client.collect()
+    assert client.outcome(0).state == Accepted()
+    client.expect(type(behind))
+
+
+def test_a_message_behind_one_to_very_many_queues_is_lost_with_the_connection_before_it_is_published() -> None:
+    made, client = with_many_queues()
+    client.sender("/exchanges/amq.fanout")
+    made.receive(client.port, post(0, b"x", priority=1) + post(1, b"y", priority=2))
+    made.lose(client.port)
+    made.end_turn()
+    assert contents(made, "q0") == [b"x"]
+    assert contents(made, "q1499") == [b"x"]
+
+
+def test_queues_that_refuse_a_message_to_very_many_others_have_it_rejected() -> None:
+    made, client = with_many_queues()
+    vhost = made.broker.directory.vhost("/")
+    declaration = Declaration(True, False, False, {"x-max-length": 0, "x-overflow": "reject-publish"})
+    made.broker.directory.declare_queue(vhost, "full", declaration, QueueSession("test"), generated=False)
+    vhost.bind_queue("amq.fanout", "full", "")
+    client.sender("/exchanges/amq.fanout")
+    client.send_bytes(post(0, b"x"))
+    assert isinstance(client.outcome(0).state, Rejected)
+    assert filled(made) == 1500
