@@ -153,7 +153,7 @@ peers: $(VENV)/artemis/.fetched $(VENV)/broker-j/.fetched $(VENV)/rocketmq-broke
 bench: $(VENV)/.spark peers ## measure side by side with other brokers, write bench/results/latest.json
 	@exec $(BIN)/python -u bench/run.py $(ARGS)
 
-soak: $(VENV)/.spark ## load the broker for an hour beside hostile neighbours, audit its history, then kill it often (ARGS="--minutes 10")
+soak: $(VENV)/.spark ## load the broker for an hour beside hostile neighbours, audit its history, kill it often, and a Spark query (ARGS="--minutes 10 --kills 10")
 	@exec $(BIN)/python -u -m tests.soak $(ARGS)
 
 long: $(VENV)/.spark ## run the long forms of the long tests, for many hours

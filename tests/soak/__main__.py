@@ -1,4 +1,7 @@
-"""`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history."""
+"""`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history.
+
+Then a Spark query moves messages while its processes and the broker are killed and frozen (PIPE-7).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import click
 
 from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.load import Soak, audit
+from tests.spark_kill.moments import run_moments
 
 KILLS_PER_MINUTE = 1
 
@@ -19,7 +23,13 @@ KILLS_PER_MINUTE = 1
 @click.option("--period", default=30.0, show_default=True, help="Seconds of load between two counts of all messages.")
 @click.option("--size", default=200, show_default=True, help="The number of objects in an attack.")
 @click.option("--seed", default=1, show_default=True, help="Determines the order of attacks, among others.")
-def main(minutes: float, period: float, size: int, seed: int) -> None:
+@click.option(
+    "--kills",
+    default=100,
+    show_default=True,
+    help="How often processes around a Spark query are killed or frozen; 0 for never.",
+)
+def main(minutes: float, period: float, size: int, seed: int, kills: int) -> None:
     """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
     with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
         soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
@@ -31,6 +41,10 @@ def main(minutes: float, period: float, size: int, seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="escrowmq-rocketmq-kill-") as folder:
         click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
         run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
+    if kills:
+        with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
+            run_moments(Path(folder), kills, seed, click.echo)
+        click.echo(f"{kills} kills and freezes around a Spark query: every message was moved exactly once")
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
 
 

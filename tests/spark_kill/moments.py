@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -116,11 +117,11 @@ def run_moments(folder: Path, rounds: int, seed: int, report: Callable[[str], ob
                 fed = feed(broker, fed)
                 moment = f"round {number + 1}/{rounds} of seed {seed}: {kind}"
                 begun = time.monotonic()
-                assert job.runs, "the job has ended"
-                wait_until(lambda: waiting(broker) < FED, DEADLINE_SECONDS, f"{moment}: the query")
+                # The job may have been killed after it had moved the last message of the round before.
+                job = running_until(lambda: waiting(broker) < FED, job, folder, broker, moment)
                 time.sleep(rng.uniform(0, 1.5))
                 inflict(kind, job, broker, rng)
-                job = recovered(job, folder, broker, fed, moment)
+                job = running_until(partial(all_moved, broker, fed), job, folder, broker, moment)
                 report(f"{moment}: {time.monotonic() - begun:.1f} s")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{log(folder)}") from error
@@ -133,13 +134,13 @@ def run_moments(folder: Path, rounds: int, seed: int, report: Callable[[str], ob
 def inflict(kind: str, job: Job, broker: BrokerProcess, rng: random.Random) -> None:
     """Kill or freeze a process of this kind."""
     if kind == "jvm":
-        job.jvm.kill()
+        kill(job.jvm)
     elif kind == "driver":
         job.process.kill()
     elif kind == "worker":
         workers = job.workers()
         if workers:
-            rng.choice(workers).kill()
+            kill(rng.choice(workers))
     elif kind == "broker":
         broker.kill()
         time.sleep(rng.uniform(0, 1))
@@ -150,10 +151,16 @@ def inflict(kind: str, job: Job, broker: BrokerProcess, rng: random.Random) -> N
         broker.signal(signal.SIGCONT)
 
 
-def recovered(job: Job, folder: Path, broker: BrokerProcess, fed: int, moment: str) -> Job:
-    """Wait until all messages have been moved, with another job if this one ends. Returns the job that runs then."""
+def kill(process: psutil.Process) -> None:
+    """Kill a process, which may have ended just now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
+def running_until(reached: Callable[[], bool], job: Job, folder: Path, broker: BrokerProcess, moment: str) -> Job:
+    """Wait until `reached`, with another job if this one ends. Returns the job that runs then."""
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while moved(broker) < fed:
+    while not reached():
         assert time.monotonic() < deadline, f"{moment}: after {DEADLINE_SECONDS} s the job neither goes on nor ends"
         if job.ended or not job.runs:
             wait_until(job.gone, DEADLINE_SECONDS, f"{moment}: the end of the job")
@@ -168,7 +175,7 @@ def waiting(broker: BrokerProcess) -> int:
         return Escrow(connection).describe("in")[0].ready
 
 
-def moved(broker: BrokerProcess) -> int:
-    """Return the number of messages in `out`."""
+def all_moved(broker: BrokerProcess, fed: int) -> bool:
+    """Return whether all messages are in `out`."""
     with connect(broker.url) as connection:
-        return Escrow(connection).describe("out")[0].ready
+        return Escrow(connection).describe("out")[0].ready >= fed
