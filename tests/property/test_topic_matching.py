@@ -41,6 +41,11 @@ def test_against_the_definition(added: list[str], removed: set[int], asked: list
     for key in asked:
         expected = {number for number, pattern in left.items() if matches(words(pattern), words(key))}
         assert set(trie.match(key)) == expected
+    leading = trie.leading_words
+    if leading is not None:
+        routes = {(*words(key)[:leading], None, len(words(key))): set(trie.match(key)) for key in asked}
+        for key in asked:
+            assert set(trie.match(key)) == routes[*words(key)[:leading], None, len(words(key))]
 
 
 def test_every_short_pattern_against_every_short_key() -> None:

@@ -82,6 +82,13 @@ class Door:
         elif len(self._publishes_to) < REMEMBERED:
             self._publishes_to[exchange] = None
 
+    def allows_any_key(self, exchange: str, key: str) -> bool:
+        """Check PUBLISH for a message with this key, and return whether the verdict holds for every key. Raises as
+        `check_publish`.
+        """
+        self.check_publish(exchange, (key,))
+        return exchange in self._publishes_to
+
     def check_publish_each(self, exchange: str, keys: Sequence[str]) -> None:
         """Check PUBLISH for messages that have one of these keys each. Raises as `check_publish`."""
         for key in keys:

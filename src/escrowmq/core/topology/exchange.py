@@ -123,6 +123,13 @@ class Exchange(ABC, Generic[Q]):
         return False
 
     @property
+    def leading_words(self) -> int | None:
+        """How many words at the beginning of a routing key, with the number of its words, determine its destinations.
+        None if the whole key does.
+        """
+        return None
+
+    @property
     def steps(self) -> int:
         """The steps of the last `match`, apart from one for each destination that it returned."""
         return 0

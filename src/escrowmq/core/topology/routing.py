@@ -86,7 +86,7 @@ class Router(Generic[Q]):
         would cost more than finding them. Raises NOT_FOUND if there is no such exchange.
         """
         given = self._exchange(exchange)
-        if given.needs_headers or given.following or self._gone or given.alternate is not None:
+        if not self._leads_to_queues(given):
             return {name: self.route(exchange, key) for name, key in routing_keys}
         match, name_of = given.match, _name
         found: dict[K, tuple[Q, ...]] = {}
@@ -99,6 +99,17 @@ class Router(Generic[Q]):
             found[name] = tuple(matched)
         self._steps += steps
         return found
+
+    def leading_words(self, exchange: str) -> int | None:
+        """Return how many words at the beginning of a routing key, with the number of its words, determine its queues;
+        None if the whole key does, or if this is not known. Raises NOT_FOUND if there is no such exchange.
+        """
+        given = self._exchange(exchange)
+        return given.leading_words if self._leads_to_queues(given) else None
+
+    def _leads_to_queues(self, given: Exchange[Q]) -> bool:
+        """Return whether the routing key alone determines the route, which leads to queues only."""
+        return not (given.needs_headers or given.following or self._gone or given.alternate is not None)
 
     def take_cost(self) -> int:
         """Return the cost of all walks since the last call, in units of the budget for requests.

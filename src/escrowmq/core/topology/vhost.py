@@ -44,6 +44,7 @@ class VirtualHost(Generic[Q]):
         "_router",
         "exchanges",
         "hidden",
+        "leading_words",
         "name",
         "queues",
         "route",
@@ -68,6 +69,7 @@ class VirtualHost(Generic[Q]):
         # The router's method itself: a wrapper would cost a call for each message.
         self.route = self._router.route
         self.route_each = self._router.route_each
+        self.leading_words = self._router.leading_words
 
     def _changed(self) -> None:
         self._router.changed()

@@ -1,6 +1,6 @@
 """Publishing the messages of a block (`escrow.publish`) in the transaction of a channel.
 
-Routes are found once for each distinct routing key. Messages that need more, such as those whose headers determine
+Messages that need more, such as those whose headers determine
 their route, are published one by one, as `basic.publish` would.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.budget import ROUTED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.block_layouts import Checked, check
+from escrowmq.wire.amqp091.block_routes import ALONE, BlockRoutes
 from escrowmq.wire.amqp091.blocks import BlockError, MessageBlock, decode
 from escrowmq.wire.amqp091.keyed import KEYED, packed_part
 from escrowmq.wire.amqp091.packed import unpack
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 _CHECKED: Final = 4  # messages of a layout that cost one unit of the budget
 _LAYOUT: Final = 3
 _APART: Final = 3  # a message that is decoded in full
-_MOST_KEYS: Final = 64  # routing keys whose routes are found in one piece
-_MOST_QUEUES: Final = 1000  # queues to which the keys of a piece lead, about
-_WORD: Final = 2  # queues that cost as much as comparing one more word of a key with patterns
-_ALONE: Final = 0  # the number of the route of messages that have to be published on their own
 
 
 class _Way(NamedTuple):
@@ -63,19 +59,28 @@ def publish_block(
             if requests.left <= 0:
                 yield None
         if block.form == KEYED:
-            for _ in publisher.route({key for group in groups for key in group.keys}):
+            for _ in publisher.routes.find([group.keys for group in groups]):
                 if requests.left <= 0:
                     yield None
         ways = publisher.ways(block, groups)
     except BlockError as error:
         raise BrokerError(Condition.INVALID_ARGUMENT, f"malformed block: {error}") from None
     contents = [data[start:stop] for start, stop in zip(block.starts, block.stops, strict=True)]
-    begin = 0
-    for _, run in groupby(ways, id):
-        way, end = ways[begin], begin + sum(1 for _ in run)
-        for _ in publisher.publish(block.form, way, contents[begin:end]):
+    for way, begin, end in _runs(ways):
+        for _ in publisher.publish(block.form, way, contents if end - begin == len(ways) else contents[begin:end]):
             if requests.left <= 0:
                 yield None
+
+
+def _runs(ways: list[_Way | None]) -> Iterator[tuple[_Way | None, int, int]]:
+    """Yield each run of messages with the same way: the way, its first message, and the one after its last."""
+    if ways.count(ways[0]) == len(ways):
+        yield ways[0], 0, len(ways)
+        return
+    begin = 0
+    for _, run in groupby(ways, id):
+        end = begin + sum(1 for _ in run)
+        yield ways[begin], begin, end
         begin = end
 
 
@@ -87,79 +92,34 @@ class _Publisher:
         self._channel = channel
         self._method = method
         self._branch = channel.branch
-        self._versions = (-1, -1)  # of topology and access rules, for which the ways are known
-        self._routes: list[tuple[Queue, ...] | None] = [None]  # the first one is `_ALONE`
-        self._numbers: dict[bytes, int] = {}  # of the routes, by routing key
+        self.routes = BlockRoutes(channel, method.exchange)
 
     def _ended(self) -> bool:
         """Whether the transaction has ended between two pieces, and with it what it has published."""
         return self._channel.branch is not self._branch or self._channel.closing
 
-    def route(self, keys: set[bytes]) -> Iterator[None]:
-        """Find the queues to which each routing key leads, in pieces.
-
-        There is no route for messages that have to be published on their own: they may be refused or dropped, a limit
-        counts their bodies, or their content determines the route.
-
-        Raises:
-            BlockError: a routing key is not UTF-8.
-        """
-        channel, exchange = self._channel, self._method.exchange
-        vhost, requests = channel.vhost, channel.broker.engine.requests
-        try:
-            names = [(key, key.decode()) for key in keys]
-        except UnicodeDecodeError as error:
-            raise BlockError(f"a routing key is not UTF-8: {error}") from None
-        self._versions = (vhost.version, channel.broker.access.version)
-        known: dict[tuple[Queue, ...], int] = {}
-        at, size = 0, 1
-        try:
-            while at < len(names):
-                piece = names[at : at + size]
-                channel.door.check_publish_each(exchange, [name for _, name in piece])
-                vhost.exchange_for_publish(exchange)
-                if not exchange or vhost.needs_content(exchange):
-                    return
-                found = vhost.route_each(exchange, piece)
-                for key, queues in found.items():
-                    number = known.get(queues)
-                    if number is None:
-                        number = known[queues] = self._number(queues)
-                    self._numbers[key] = number
-                words = sum([name.count(".") for _, name in piece])
-                cost = max(sum(map(len, found.values())), len(piece), _WORD * words)
-                requests.left -= -(-cost // ROUTED) + vhost.take_cost()
-                at += len(piece)
-                size = max(1, min(2 * size, _MOST_KEYS, _MOST_QUEUES * len(piece) // cost))
-                yield
-        except BrokerError:
-            self._numbers.clear()  # the first message that may not be published is refused when it is
-
-    def _number(self, queues: tuple[Queue, ...]) -> int:
-        if not queues or any(map(_limited, queues)):
-            return _ALONE
-        self._routes.append(queues)
-        return len(self._routes) - 1
-
     def ways(self, block: MessageBlock, groups: list[Checked]) -> list[_Way | None]:
         """Return the way of each message, None if it has to be published on its own. Equal ways are the same object."""
-        numbers, routes = self._numbers, self._routes
         known: dict[tuple[Values, int], _Way] = {}
         found: list[_Way | None] = [None] * len(block.starts)
         for rows, values, keys in groups:
             if values is None:
                 continue
-            if block.form != KEYED:
-                way = known.setdefault((values, _ALONE), _Way(values, None))
+            numbers = self.routes.of(keys) if block.form == KEYED else [ALONE]
+            if numbers.count(numbers[0]) == len(numbers):
+                if numbers[0] == ALONE and block.form == KEYED:
+                    continue
+                way = known.setdefault((values, numbers[0]), _Way(values, self.routes.queues[numbers[0]]))
+                if len(rows) == len(found):
+                    return [way] * len(found)
                 for row in rows:
                     found[row] = way
                 continue
-            for row, key in zip(rows, keys, strict=True):
-                number = numbers.get(key, _ALONE)
-                if number != _ALONE:
+            for row, number in zip(rows, numbers, strict=True):
+                if number != ALONE:
                     place = values, number
                     if place not in known:
-                        known[place] = _Way(values, routes[number])
+                        known[place] = _Way(values, self.routes.queues[number])
                     found[row] = known[place]
         return found
 
@@ -192,7 +152,7 @@ class _Publisher:
             run = forms.keyed(address, way.values)
         except BrokerError:
             return None
-        if way.queues is None or versions != self._versions:
+        if way.queues is None or versions != self.routes.versions:
             return None
         run.queues, (run.version, run.allowed) = way.queues, versions
         return run
@@ -207,7 +167,3 @@ class _Publisher:
         """Return the payload of the `basic.publish` that would publish this content."""
         key = self._method.routing_key if form != KEYED else content[1 : 1 + content[0]].decode()
         return spec.BasicPublish(self._method.exchange, key).encode()
-
-
-def _limited(queue: Queue) -> bool:
-    return queue.options.max_length_bytes is not None

@@ -217,3 +217,16 @@ def test_one_of_three_rights_is_enough_to_know_of_a_topic(right: str) -> None:
     assert made.allows(Operation.DESCRIBE_TOPIC, exchange="t")
     with pytest.raises(BrokerError, match="access to exchange 'theirs'"):
         made.check(Operation.DESCRIBE_TOPIC, exchange="theirs")
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_verdict_holds_for_every_key_if_none_is_restricted() -> None:
+    access = Access()
+    access.add_vhost("/")
+    access.add_user("u", "")
+    access.set_permission("u", "/", "", "x", "")
+    assert Door(access, "u", VirtualHost[Queue]("/")).allows_any_key("x", "k")
+    made = door(topic="^a")
+    assert not made.allows_any_key("topic", "a")
+    with pytest.raises(BrokerError):
+        made.allows_any_key("topic", "b")

@@ -309,3 +309,12 @@ def test_every_walk_over_exchanges_is_charged(vhost: VirtualHost[NamedQueue]) ->
         vhost.take_cost()
         walk()
         assert vhost.take_cost() >= count**2 // STEPS, walk
+
+
+def test_leading_words_are_known_of_exchanges_that_lead_to_queues_only(vhost: VirtualHost[NamedQueue]) -> None:
+    vhost.bind_queue("amq.topic", "q", "a.#")
+    assert [vhost.leading_words(name) for name in ("amq.topic", "amq.fanout", "amq.direct", "")] == [1, 0, None, None]
+    vhost.bind_exchange("amq.topic", "amq.direct", "#")
+    assert vhost.leading_words("amq.topic") is None
+    vhost.declare_exchange("x", "fanout", arguments={"alternate-exchange": "amq.direct"})
+    assert vhost.leading_words("x") is None

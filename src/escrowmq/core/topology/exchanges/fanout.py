@@ -20,6 +20,10 @@ class FanoutExchange(Exchange[Q]):
         del routing_key, headers
         return self.destinations
 
+    @property
+    def leading_words(self) -> int | None:
+        return 0
+
     def _index(self, binding: Binding[Q]) -> None:
         """The destinations are the index."""
 

@@ -32,6 +32,10 @@ class TopicExchange(Exchange[Q]):
         del headers
         return self._patterns.match(routing_key)
 
+    @property
+    def leading_words(self) -> int | None:
+        return self._patterns.leading_words
+
     def _index(self, binding: Binding[Q]) -> None:
         self._patterns.add(binding.routing_key, binding.key, binding.destination)
 

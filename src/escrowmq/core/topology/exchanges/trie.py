@@ -54,16 +54,20 @@ class _Node(Generic[V]):
 class Trie(Generic[V]):
     """Values under patterns; an identity distinguishes several values under one pattern."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_leading", "_root")
 
     def __init__(self) -> None:
         self._root: _Node[V] = _Node()
+        self._leading: dict[int | None, int] = {}  # how many values have patterns that read this number of words
 
     def add(self, pattern: str, identity: Hashable, value: V) -> None:
         """Store `value` under `pattern`."""
         node = self._root
         for word in _words(pattern):
             node = node.child(word) or node.grow(word)
+        if identity not in node.values:
+            read = _leading_words(pattern)
+            self._leading[read] = self._leading.get(read, 0) + 1
         node.values[identity] = value
 
     def remove(self, pattern: str, identity: Hashable) -> None:
@@ -77,6 +81,10 @@ class Trie(Generic[V]):
                 raise KeyError(pattern)
             node = child
         del node.values[identity]
+        read = _leading_words(pattern)
+        self._leading[read] -= 1
+        if not self._leading[read]:
+            del self._leading[read]
         while path and node.leaf and not node.values:
             node, word = path.pop()
             node.cut(word)
@@ -84,6 +92,15 @@ class Trie(Generic[V]):
     @property
     def empty(self) -> bool:
         return self._root.leaf and not self._root.values
+
+    @property
+    def leading_words(self) -> int | None:
+        """How many words at the beginning of a key, with the number of its words, determine what it matches. None if
+        every word may.
+        """
+        if None in self._leading:
+            return None
+        return max(self._leading, default=0)  # type: ignore[type-var]  # there is no None
 
     def match(self, key: str) -> list[V]:
         """Return the values under all patterns that match `key`; a value may occur more than once.
@@ -122,6 +139,19 @@ class Trie(Generic[V]):
 
 def _words(text: str) -> list[str]:
     return text.split(".") if text else []
+
+
+def _leading_words(pattern: str) -> int | None:
+    """Return how many words of a key are compared with words of the pattern, None if some have no fixed place."""
+    read, floating = 0, False
+    for number, word in enumerate(_words(pattern), 1):
+        if word == "#":
+            floating = True
+        elif word != "*":
+            if floating:
+                return None
+            read = number
+    return read
 
 
 def _enter_loops(node: _Node[V], loops: dict[_Node[V], None], ends: dict[_Node[V], None]) -> None:

@@ -72,3 +72,24 @@ def test_removing_a_missing_value_raises_key_error(pattern: str) -> None:
     with pytest.raises(KeyError):
         trie.remove(pattern, 0)
     assert trie.match("a.b") == [0]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "leading"),
+    [
+        ([], 0),
+        (["#", "*", "*.*.#", "#.*"], 0),
+        (["a.#", "b.*"], 1),
+        (["a.#", "*.*.b.*", "c"], 3),
+        (["a", "#.b"], None),
+        (["a.#.b"], None),
+    ],
+)
+def test_as_many_words_are_read_as_the_patterns_compare(patterns: list[str], leading: int | None) -> None:
+    trie: Trie[int] = Trie()
+    for number, pattern in enumerate(patterns):
+        trie.add(pattern, number, number)
+    assert trie.leading_words == leading
+    for number, pattern in enumerate(patterns):
+        trie.remove(pattern, number)
+    assert trie.leading_words == 0
