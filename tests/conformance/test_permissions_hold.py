@@ -124,7 +124,7 @@ class TestConsumers:
         for channel, queue in ((1, "all"), (2, "mine.q")):
             alice.call(channel, spec.BasicConsume(queue, "tag"), spec.BasicConsumeOk)
         server.broker.access.set_permission("alice", "/", "", "", "^mine")
-        alice.port.endpoint.permissions_changed()
+        list(alice.port.endpoint.permissions_changed())
         server.end_turn()
         server.run_disk()
         assert alice.expect(1, spec.BasicCancel).consumer_tag == "tag"
@@ -140,7 +140,7 @@ class TestConsumers:
         (delivery,) = alice.deliveries()
         assert isinstance(delivery.method, spec.BasicDeliver)
         server.broker.access.clear_permission("alice", "/")
-        alice.port.endpoint.permissions_changed()
+        list(alice.port.endpoint.permissions_changed())
         alice.send(1, spec.BasicAck(delivery.method.delivery_tag))
         alice.expect(1, spec.BasicCancel)
         assert operator.count(1, "all") == 0

@@ -51,8 +51,12 @@ class ConnectionAdmin:
         still_open = self._process.connections
         for connection in list(still_open):
             if connection in still_open and connection.user == user:
-                self._process.begin()
-                connection.permissions_changed()
+                checking = connection.permissions_changed()
+                while connection in still_open:
+                    self._process.begin()
+                    if next(checking, True):
+                        break
+                    yield
             yield
 
     def _closing(self, which: Callable[[OpenConnection], bool], reason: str) -> Generator[None, None, int]:

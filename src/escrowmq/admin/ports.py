@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from escrowmq.core.access.permissions import PasswordHashes
@@ -49,7 +49,7 @@ class OpenConnection(Protocol):
         """Return protocol, state and other properties for a list of connections, for JSON."""
         ...
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """End the consumers of queues that the user may no longer read."""
         ...
 

@@ -44,9 +44,9 @@ class VhostAdmin:
         connections.
 
         It is refused if branches are in doubt, unless `force` is given, which rolls them back. Connections are closed
-        first, then branches and link termini ended and queues deleted, all piece by piece. Those that appear meanwhile
-        are removed in one piece with the virtual host. A crash in between leaves the virtual host with the remaining
-        ones.
+        first, then branches and link termini ended, queues and consumer groups deleted, all piece by piece. Those that
+        appear meanwhile are removed in one piece with the virtual host. A crash in between leaves the virtual host with
+        the remaining ones.
         """
         self._broker.access.vhost(name)
         self._check_decided(name, force=force)
@@ -65,6 +65,7 @@ class VhostAdmin:
         await self._pieces.result(self._ending_branches(name))
         await self._pieces.result(ending(self._process, self._broker.termini.of_vhost(name)))
         await self._pieces.result(self._deleting_queues(name))
+        await self._pieces.result(self._deleting_groups(name))
         await self._process.durably(change)
 
     async def set_limits(self, name: str, max_connections: int | None = None, max_queues: int | None = None) -> None:
@@ -109,4 +110,13 @@ class VhostAdmin:
             if not queue.deleted:
                 self._process.begin()
                 self._broker.directory.delete_queue(queue)
+            yield
+
+    def _deleting_groups(self, name: str) -> Generator[None, None, None]:
+        """Delete consumer groups, most of which have lost their progress with their streams before."""
+        groups = self._broker.groups
+        for group in groups.all(name):
+            if not group.deleted:
+                self._process.begin()
+                groups.delete(group)
             yield

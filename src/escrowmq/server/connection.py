@@ -15,6 +15,8 @@ from escrowmq.wire.endpoint import Endpoint, Peer
 from escrowmq.wire.sniff import AMQP_FAMILY, HEADER_SIZE, Family
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from escrowmq.server.runtime import Runtime
 
 UNSENT_LIMIT: Final = 4 << 20
@@ -353,10 +355,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """See `OpenConnection.describe`."""
         return self.endpoint.describe() if self.endpoint is not None else {"state": "accepted"}
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """See `OpenConnection.permissions_changed`."""
-        if self.endpoint is not None:
-            self.endpoint.permissions_changed()
+        return self.endpoint.permissions_changed() if self.endpoint is not None else iter(())
 
     def dismiss(self, reason: str) -> None:
         """See `OpenConnection.dismiss`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -207,8 +207,10 @@ class Endpoint(Protocol):
         """Called about once a second, to send heartbeats and to give up on a silent peer."""
         ...
 
-    def permissions_changed(self) -> None:
-        """The permissions of the user were changed: end consumers of queues that the user may no longer read."""
+    def permissions_changed(self) -> Iterator[None]:
+        """The permissions of the user were changed: end consumers of queues that the user may no longer read. Yield
+        after each one that was checked. The connection may end in between; then nothing more is done.
+        """
         ...
 
     def shut(self, text: str) -> None:

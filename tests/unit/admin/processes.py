@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -29,13 +29,16 @@ class FakeConnection:
     unsent: int = 0
     held_back_by: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    links: int = 1
     checks: int = 0
 
     def describe(self) -> dict[str, object]:
         return {"user": self.user, "vhost": self.vhost}
 
-    def permissions_changed(self) -> None:
-        self.checks += 1
+    def permissions_changed(self) -> Iterator[None]:
+        for _ in range(self.links):
+            self.checks += 1
+            yield
 
     def dismiss(self, reason: str) -> None:
         self.reasons.append(reason)

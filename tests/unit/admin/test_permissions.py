@@ -6,9 +6,8 @@ import pytest
 
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.permissions import PermissionAdmin
-from escrowmq.admin.pieces import Pieces
 from escrowmq.core.conditions import BrokerError
-from tests.unit.admin.processes import FakeConnection, FakeProcess, perform
+from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, perform
 from tests.unit.wire.amqp091.clients import pair
 
 
@@ -16,12 +15,13 @@ class Bench:
     """A broker with the users `guest` and `bob`."""
 
     def __init__(self) -> None:
-        process = FakeProcess(pair()[0])
+        self.process = process = FakeProcess(pair()[0])
         process.broker.access.add_user("bob", "")
         self.connections = [FakeConnection("a:1", user="bob"), FakeConnection("b:2", user="guest")]
         process.connections = dict.fromkeys(self.connections)
-        pieces = Pieces()
-        self.operations = PermissionAdmin(process, ConnectionAdmin(process, pieces), pieces).operations
+        self.pieces = CountingPieces(10)
+        connections = ConnectionAdmin(process, self.pieces)
+        self.operations = PermissionAdmin(process, connections, self.pieces).operations
 
     def listed(self, operation: str, **filters: str) -> list[tuple[str, ...]]:
         return [tuple(row.values()) for row in perform(self.operations, operation, **filters)]
@@ -65,3 +65,21 @@ def test_connections_of_the_user_are_told_of_each_change() -> None:
     perform(bench.operations, "permission.set", user="bob", vhost="/", configure="", write="", read="")
     perform(bench.operations, "permission.clear", user="bob", vhost="/")
     assert [connection.checks for connection in bench.connections] == [2, 0]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_links_of_a_connection_are_checked_in_pieces() -> None:
+    bench = Bench()
+    bench.connections[0].links = 35
+    perform(bench.operations, "permission.set", user="bob", vhost="/", configure="", write="", read="")
+    assert bench.connections[0].checks == 35
+    assert bench.pieces.count == 4 + 1
+
+
+def test_the_check_of_a_connection_ends_with_it() -> None:
+    bench = Bench()
+    connection = bench.connections[0]
+    connection.links = 35
+    bench.process.begin = lambda: bench.process.connections.pop(connection, None)  # type: ignore[method-assign]
+    perform(bench.operations, "permission.set", user="bob", vhost="/", configure="", write="", read="")
+    assert connection.checks <= 1

@@ -56,8 +56,8 @@ def test_the_queues_of_a_virtual_host_are_deleted_in_pieces_before_it() -> None:
         bench.client.declare(1, f"q{number}")
     perform(bench.operations, "vhost.delete", name="/")
     assert bench.vhosts == {}
-    assert bench.pieces.count == 8, (
-        "one each for no connections, branches and links, four with ten queues each, and one for the end"
+    assert bench.pieces.count == 9, (
+        "one each for no connections, branches, links and groups, four with ten queues each, and one for the end"
     )
     assert bench.process.turns == 40
 
@@ -119,6 +119,19 @@ def test_the_termini_of_a_deleted_virtual_host_end_in_pieces(monkeypatch: pytest
     monkeypatch.setattr(bench.process, "begin", lambda: seen.append(len(bench.server.broker.termini.by_key)))
     perform(bench.operations, "vhost.delete", name="/")
     assert seen[:5] == [5, 4, 3, 2, 1]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_consumer_groups_of_a_deleted_virtual_host_end_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    groups = bench.server.broker.groups
+    for number in range(5):
+        groups.declare("/", f"g{number}")
+    seen: list[int] = []
+    monkeypatch.setattr(bench.process, "begin", lambda: seen.append(len(groups.all("/"))))
+    perform(bench.operations, "vhost.delete", name="/")
+    assert seen[:5] == [5, 4, 3, 2, 1]
+    assert not list(groups.every())
 
 
 @pytest.mark.rule("SEC-2")

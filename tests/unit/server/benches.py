@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 from escrowmq.core.broker import Broker
@@ -60,8 +60,9 @@ class FakeEndpoint:
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
         self.told.append(("tick", idle_in_ms, idle_out_ms))
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """It has no consumers."""
+        return iter(())
 
     def shut(self, text: str) -> None:
         self.told.append(("shut", text))

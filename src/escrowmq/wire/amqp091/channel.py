@@ -368,15 +368,18 @@ class Channel:
             else:
                 self.cancels.append(cancel)
 
-    def drop_forbidden_consumers(self) -> None:
+    def dropping_forbidden_consumers(self) -> Iterator[None]:
         """End the consumers of queues that the user may no longer read, and tell the client as when a queue is deleted.
-        The client keeps the deliveries that it has not settled.
+        The client keeps the deliveries that it has not settled. Yield after each consumer that was checked.
         """
-        for consumer in list(self.consumers.values()):
+        for tag, consumer in list(self.consumers.items()):
             queue = consumer.queue
+            if self.consumers.get(tag) is not consumer:
+                continue
             if queue is not self.reply_address and not self.door.allows(Operation.CONSUME, queue=queue.name):
                 self.broker.engine.unsubscribe(consumer)
                 self.cancelled(consumer)
+            yield
 
     def held(self) -> list[tuple[Consumer, list[Entry]]]:
         """Return every unsettled delivery. Deliveries that were settled in a branch belong to the branch."""

@@ -204,11 +204,11 @@ class Connection:
                 self._outbox.put_now(HEARTBEAT)
                 self._host.stir(self)
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """See `Endpoint.permissions_changed` (SEC-3)."""
         if self.state is State.RUNNING:
-            for channel in self.channels.values():
-                channel.drop_forbidden_consumers()
+            for channel in list(self.channels.values()):
+                yield from channel.dropping_forbidden_consumers()
 
     def shut(self, text: str) -> None:
         """End the connection with 320 CONNECTION_FORCED."""

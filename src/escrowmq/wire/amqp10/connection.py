@@ -128,11 +128,11 @@ class Connection:
                 self._outbox.put_now(EMPTY_FRAME)
                 self._host.stir(self)
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """See `Endpoint.permissions_changed` (SEC-3)."""
         if self.state is ConnectionState.RUNNING:
             for session in list(self.sessions.values()):
-                session.drop_forbidden_links()
+                yield from session.dropping_forbidden_links()
 
     def shut(self, text: str) -> None:
         """End the connection with amqp:connection:forced."""

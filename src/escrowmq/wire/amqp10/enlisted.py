@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.performatives import SENDER
 from escrowmq.wire.amqp10.codec.states import RELEASED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.session import Session
 
 
-@dataclass(slots=True)
+_BLOCK: Final = 8  # binary digits of the numbers in a block
+
+
+@dataclass(slots=True, eq=False)
 class Enlisted:
     """Deliveries of a link that were acquired or retired in a transaction.
 
@@ -74,6 +77,46 @@ class Enlisted:
             session.sent.settled(self.first, count)
             session.settled = True
             session.answer(SENDER, self.first, self.last, settled=True, state=RELEASED)
+
+
+class Retirements:
+    """Deliveries that were retired in a transaction, to be found by their numbers. Each of their groups is kept for
+    every block of numbers that it touches, so that a look costs a block at most, however many groups there are.
+    """
+
+    __slots__ = ("_by_block",)
+
+    def __init__(self) -> None:
+        self._by_block: dict[tuple[ConsumerLink, int], list[Enlisted]] = {}
+
+    def add(self, some: Enlisted, first: int, last: int) -> None:
+        """Add a group, or its part between these numbers, by which it has grown."""
+        for block in range(first >> _BLOCK, (last >> _BLOCK) + 1):
+            groups = self._by_block.setdefault((some.link, block), [])
+            if not (groups and groups[-1] is some):
+                groups.append(some)
+
+    def overlapping(self, link: ConsumerLink, first: int, last: int) -> Iterator[Enlisted]:
+        """Yield the groups with deliveries of `link` between these numbers of its session. Those that touch several
+        blocks may come several times.
+        """
+        for block in range(first >> _BLOCK, (last >> _BLOCK) + 1):
+            for some in self._by_block.get((link, block), ()):
+                if some.overlaps(link, first, last):
+                    yield some
+
+    def remove(self, some: Enlisted) -> None:
+        """Remove a group."""
+        for block in range(some.first >> _BLOCK, (some.last >> _BLOCK) + 1):
+            groups = self._by_block.get((some.link, block))
+            if groups is not None and some in groups:
+                groups.remove(some)
+                if not groups:
+                    del self._by_block[some.link, block]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._by_block.clear()
 
 
 class RetirementUndo:

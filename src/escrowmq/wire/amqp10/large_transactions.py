@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp10.transactions import LocalTransaction
 
 GIVEN_UP: Final = 100
-"""Groups of deliveries that are given up in one step when a transaction is rolled back."""
+"""Groups of deliveries that are settled in one step after a commit, or given up when a transaction is rolled back."""
 
 
 def commit(transaction: LocalTransaction) -> Iterator[None]:
@@ -36,8 +36,14 @@ def commit(transaction: LocalTransaction) -> Iterator[None]:
     transaction.rest = work.complete()
     for _ in transaction.rest:
         yield
+    transaction.close()
+    requests = transaction.broker.engine.requests
+    while transaction.enlisted:
+        transaction.settle_some(transaction.lsn, GIVEN_UP)
+        requests.left -= 1 + GIVEN_UP // SETTLED
+        if requests.left <= 0:
+            yield
     transaction.rest = None
-    transaction.committed(transaction.lsn)
 
 
 def roll_back(transaction: LocalTransaction) -> Iterator[None]:
@@ -55,7 +61,6 @@ def undo(transaction: LocalTransaction) -> Iterator[None]:
         requests.left -= 2 + count // SETTLED
         if requests.left <= 0:
             yield
-    transaction.enlisted.reverse()
     while transaction.enlisted:
         transaction.give_up_some(GIVEN_UP)
         requests.left -= 1 + GIVEN_UP // SETTLED

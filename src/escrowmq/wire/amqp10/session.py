@@ -280,11 +280,14 @@ class Session:
         if not reason:
             self.connection.answer_later(self)
 
-    def drop_forbidden_links(self) -> None:
-        """Detach the links that the user may no longer use (SEC-3)."""
+    def dropping_forbidden_links(self) -> Iterator[None]:
+        """Detach the links that the user may no longer use (SEC-3). Yield after each link that was checked."""
         for link in list(self.links.values()):
+            if self.ending:
+                return
             if link.end is not None and link.end.forbidden():
                 link.fail(link_fault(UNAUTHORIZED, "the permission was revoked"))
+            yield
 
     def fail(self, fault: AmqpFault) -> None:
         """End the session for a fault. Everything up to the client's End is ignored."""

@@ -6,6 +6,7 @@ cannot commit any more has a `fault`. It stays in the table until its discharge,
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import Keep, Settlement, State
@@ -16,7 +17,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.performatives import SENDER
 from escrowmq.wire.amqp10.codec.states import Accepted, Declared, Rejected, Released, TransactionalState
-from escrowmq.wire.amqp10.enlisted import Enlisted, RetirementUndo
+from escrowmq.wire.amqp10.enlisted import Enlisted, Retirements, RetirementUndo
 from escrowmq.wire.amqp10.errors import (
     LIMIT_EXCEEDED,
     TRANSACTION_ROLLBACK,
@@ -58,6 +59,7 @@ class LocalTransaction(WithoutDeliveries):
         "__weakref__",
         "_connection",
         "_modes",
+        "_retired",
         "_returning",
         "_watch",
         "accepted",
@@ -80,7 +82,8 @@ class LocalTransaction(WithoutDeliveries):
         self.control = control
         self.id = self.branch.number.to_bytes(_ID_BYTES, "big")
         self.accepted = self.id.join(_ACCEPTED)
-        self.enlisted: list[Enlisted] = []
+        self.enlisted: deque[Enlisted] = deque()
+        self._retired = Retirements()
         self._modes: dict[bool, Mode] = {}
         self._returning: dict[ConsumerLink, RetirementUndo] = {}
         self.fault: AmqpFault | None = None
@@ -128,7 +131,6 @@ class LocalTransaction(WithoutDeliveries):
         if self.branch.state is State.ACTIVE:
             self.broker.transactions.close(self.branch)
         self._forget()
-        self.enlisted.reverse()
         self.give_up_some(len(self.enlisted))
 
     def _forget(self) -> None:
@@ -137,11 +139,13 @@ class LocalTransaction(WithoutDeliveries):
         self._watch.close()
 
     def give_up_some(self, most: int) -> None:
-        """Give up deliveries that were only acquired: the last ones of `enlisted`, up to `most` groups."""
+        """Give up deliveries that were only acquired: the next ones of `enlisted`, up to `most` groups."""
         for _ in range(min(most, len(self.enlisted))):
-            some = self.enlisted.pop()
+            some = self.enlisted.popleft()
             if some.outcome is None:
                 some.give_up()
+            else:
+                self._retired.remove(some)
 
     @property
     def is_large(self) -> bool:
@@ -181,24 +185,36 @@ class LocalTransaction(WithoutDeliveries):
 
     def committed(self, lsn: int) -> None:
         """Settle the deliveries that were retired and that the client left to the broker to settle."""
+        self.close()
+        self.settle_some(lsn, len(self.enlisted))
+
+    def close(self) -> None:
+        """Hold nothing any more, because the work is committed."""
         holders = self.broker.engine.holders
         holders.pop(self.branch, None)
         holders.pop(self, None)
         self._watch.close()
         if self.branch.holding is not None:
             self.branch.holding.close()
-        for some in self.enlisted:
-            if some.outcome is not None and not some.settled and not some.session.ending:
+
+    def settle_some(self, lsn: int, most: int) -> None:
+        """Settle retired deliveries: the next ones of `enlisted`, up to `most` groups. Call `close` before."""
+        for _ in range(min(most, len(self.enlisted))):
+            some = self.enlisted.popleft()
+            if some.outcome is None:
+                continue
+            self._retired.remove(some)
+            if not some.settled and not some.session.ending:
                 some.session.sent.settled(some.first, some.unsettled)
                 some.session.answer(
                     SENDER, some.first, some.last, settled=True, state=encode_composite(some.outcome), after=lsn
                 )
-        self.enlisted.clear()
 
     def end(self) -> None:
         """Forget the parts that refer to the transaction or to links, so that its memory needs no garbage collector."""
         self._modes.clear()
         self._returning.clear()
+        self._retired.clear()
 
     # -- memory, which can be taken back (`server.relief.MemoryOwner`)
 
@@ -265,8 +281,8 @@ class LocalTransaction(WithoutDeliveries):
         if returning is None:
             returning = self._returning[link] = RetirementUndo(link)
         if settled:
-            for some in self.enlisted:
-                if some.outcome is not None and not some.settled and some.overlaps(link, part.first, part.last):
+            for some in self._retired.overlapping(link, part.first, part.last):
+                if not some.settled:
                     some.settle(part.first, part.last, returning)
             returning.settle(first, last)
         count = 0
@@ -280,6 +296,7 @@ class LocalTransaction(WithoutDeliveries):
             retired = Enlisted(session, link, part.first, part.last, first, count, outcome, settled=settled)
             if not (self.enlisted and self.enlisted[-1].join(retired)):
                 self.enlisted.append(retired)
+            self._retired.add(self.enlisted[-1], part.first, part.last)
         if settled:
             session.sent.settled(part.first, count)
         return count
@@ -311,7 +328,7 @@ class LocalTransaction(WithoutDeliveries):
 
     def holds(self, link: ConsumerLink, first: int, last: int) -> bool:
         """Return whether outcomes for deliveries of `link` between these numbers are enlisted."""
-        return any(some.outcome is not None and some.overlaps(link, first, last) for some in self.enlisted)
+        return any(True for _ in self._retired.overlapping(link, first, last))
 
 
 class LocalTransactions:

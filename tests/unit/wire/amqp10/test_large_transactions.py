@@ -11,6 +11,7 @@ from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import (
     RECEIVER,
+    SENDER,
     Disposition,
     Transfer,
     encode_performative,
@@ -74,6 +75,29 @@ class TestLargeTransactions:
             assert (site.unsettled(), site.contents()) == (3, [b"1", b"3"])
         else:
             assert (site.unsettled(), site.contents()) == (0, [b"5", b"6", b"7", b"8", b"9"])
+
+    @pytest.mark.rule("FAIR-1")
+    def test_deliveries_that_the_client_left_to_the_broker_are_settled_in_pieces_after_the_commit(
+        self, site: Controller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(large_transactions, "GIVEN_UP", 4)
+        consuming(site, 40)
+        ident = site.declare()
+        for number in range(0, 40, 2):
+            site.retire(ident, number, number, Accepted(), settled=False)
+        transaction = site.client.port.endpoint.transactions.find(ident)
+        work = large_transactions.commit(transaction)
+        left: list[int] = []
+        site.server.broker.engine.requests.left = 0
+        for _ in work:
+            left.append(len(transaction.enlisted))
+            site.server.broker.engine.requests.left = 0
+        assert left[-4:] == [16, 12, 8, 4]
+        assert not transaction.enlisted
+        site.server.end_turn()
+        site.server.run_disk()
+        site.client.collect()
+        assert [answer.first for answer in self.answers(site, SENDER)] == list(range(0, 40, 2))
 
     @pytest.mark.rule("FAIR-1")
     @pytest.mark.parametrize("ends", ["lost", "failed"])

@@ -91,12 +91,38 @@ def test_a_revoked_permission_detaches_links() -> None:
     client.sender("q", 0)
     client.receiver("q", 1, credit=1)
     found.broker.access.set_permission("mallory", "/", "", "", ".*")
-    client.port.endpoint.permissions_changed()
+    list(client.port.endpoint.permissions_changed())
     found.end_turn()
     client.collect()
     client.detached(0, UNAUTHORIZED)
     found.broker.access.set_permission("mallory", "/", "", "", "")
-    client.port.endpoint.permissions_changed()
+    list(client.port.endpoint.permissions_changed())
     found.end_turn()
     client.collect()
     client.detached(1, UNAUTHORIZED)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_links_are_checked_one_by_one_after_a_change_of_permissions() -> None:
+    found = made()
+    found.broker.access.set_permission("mallory", "/", "", ".*", ".*")
+    client = Client(found, "mallory", "m")
+    for handle in range(4):
+        client.sender("q", handle)
+    found.broker.access.set_permission("mallory", "/", "", "", ".*")
+    for handle, _ in enumerate(client.port.endpoint.permissions_changed()):
+        found.end_turn()
+        client.collect()
+        client.detached(handle, UNAUTHORIZED)
+        assert client.idle()
+
+
+def test_the_check_of_links_ends_with_their_session() -> None:
+    found = made()
+    client = Client(found, "guest", "m")
+    for handle in range(4):
+        client.sender("q", handle)
+    checks = client.port.endpoint.permissions_changed()
+    next(checks)
+    client.send(0, End())
+    assert list(checks) == []

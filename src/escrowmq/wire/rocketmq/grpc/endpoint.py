@@ -29,6 +29,8 @@ from escrowmq.wire.rocketmq.keys import enter_with_key
 from escrowmq.wire.rocketmq.login import RocketmqLogin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from escrowmq.wire.endpoint import Host, Peer
     from escrowmq.wire.http2.headers import Headers
     from escrowmq.wire.http2.stream import Stream
@@ -112,8 +114,9 @@ class GrpcEndpoint:
         elif limit_ms and idle_in_ms * 2 > limit_ms:
             self._http2.ping()
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """Do nothing: each call and each delivery is checked."""
+        return iter(())
 
     def shut(self, text: str) -> None:
         """See `Endpoint.shut`."""

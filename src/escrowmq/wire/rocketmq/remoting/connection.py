@@ -35,6 +35,8 @@ from escrowmq.wire.rocketmq.topics import Catalogue
 from escrowmq.wire.unread import Unread
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from escrowmq.core.broker import Broker
     from escrowmq.core.engine import Engine
     from escrowmq.wire.endpoint import Host, Peer
@@ -162,8 +164,9 @@ class RemotingConnection:
             self._host.failed(self, "silent", f"nothing arrived for {idle_in_ms / 1000:g} s")
             self._end()
 
-    def permissions_changed(self) -> None:
+    def permissions_changed(self) -> Iterator[None]:
         """Do nothing: each request is checked by itself."""
+        return iter(())
 
     def shut(self, text: str) -> None:
         """Close the connection; clients connect again by themselves."""

@@ -245,5 +245,5 @@ def test_the_links_are_listed() -> None:
 def test_blocked_publishers_may_manage_and_links_are_never_forbidden() -> None:
     manager = Manager()
     manager.client.port.endpoint.block("memory")
-    manager.client.port.endpoint.permissions_changed()
+    list(manager.client.port.endpoint.permissions_changed())
     assert manager.code("DELETE", "/queues/none") == 200
