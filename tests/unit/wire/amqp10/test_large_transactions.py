@@ -92,7 +92,7 @@ class TestLargeTransactions:
         for _ in work:
             left.append(len(transaction.enlisted))
             site.server.broker.engine.requests.left = 0
-        assert left[-4:] == [16, 12, 8, 4]
+        assert left[-5:] == [16, 12, 8, 4, 0]
         assert not transaction.enlisted
         site.server.end_turn()
         site.server.run_disk()
