@@ -17,6 +17,9 @@ _SIZE_UNITS = {
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?", re.ASCII)
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+_SHARE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*%", re.ASCII)
+
+SHARE_FORM = 'a share: a text from "0%" to "100%"'
 SIZE_FORM = 'a size: a number of bytes, or a text like "64MiB" or "1.5GB"'
 DURATION_FORM = 'a duration: a number of seconds, or a text like "250ms", "30s", "5m" or "1h"'
 ADDRESS_FORM = 'an address "HOST:PORT" or "[IPV6]:PORT" (port 0 picks a free one)'
@@ -33,6 +36,19 @@ def parse_size(value: object) -> int:
     if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
         return int(float(match["number"]) * _SIZE_UNITS[match["unit"] or "B"])
     raise ValueError(SIZE_FORM)
+
+
+def parse_share(value: str) -> float:
+    """Return the share, from 0 to 1, of a text such as "5%".
+
+    Raises:
+        ValueError: The value is anything else.
+    """
+    match = _SHARE.fullmatch(value.strip())
+    share = float(match["number"]) / 100 if match else -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(SHARE_FORM)
+    return share
 
 
 def parse_duration(value: object) -> float:

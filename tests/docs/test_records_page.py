@@ -278,6 +278,8 @@ def changes() -> list[tuple[Kind, bytes]]:
         vhost, "q", Declaration(durable=True, arguments={"x-note": b"\x00"}), Session("test")
     )
     broker.directory.bind_queue(vhost, "x", "q", "k")
+    broker.directory.declare_exchange(vhost, "passing", "topic")
+    broker.directory.bind_exchange(vhost, "x", "passing", "k")
     access = broker.access
     entries: list[Entry] = [
         access.add_user("u", "hash", scram_hashes=("keys",)),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import chain, decisions, group_facts, groups, half, links, tasks, unsettled
+from escrowmq.pipeline import chain, decisions, group_facts, groups, half, links, routing, tasks, unsettled
 from escrowmq.pipeline import names as names_
 from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
@@ -25,6 +25,7 @@ from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
 from escrowmq.pipeline.sequences import STEPS, Sequences, Wrong
 from escrowmq.pipeline.store import Queue, State
+from escrowmq.pipeline.topology import continued
 
 Violation = tuple[str, str, int]
 
@@ -45,6 +46,14 @@ class Audited(NamedTuple):
     branches: list[dict[str, Any]]
     wrong: list[Violation]
     head: chain.Head | None
+
+
+class Routed(NamedTuple):
+    """The result of routing messages again: what is wrong, as (kind, subject, LSN), and the numbers of messages."""
+
+    wrong: list[Violation]
+    checked: int
+    untold: int
 
 
 def export(storage: MemoryStorage, folder: Path) -> Path:
@@ -98,6 +107,23 @@ def head_of(
     chained = tasks.Chained(str(journal), head.lsn if head else -1)
     segments = (pa.RecordBatch.from_pylist([piece._asdict()]) for piece in found.chained)
     return chain.judge(_rows(chained(segments)), head)
+
+
+def routed(journal: Path, sample: float = 1.0) -> Routed:
+    """Route the messages of a whole journal again."""
+    found = plan(journal)
+    named = [
+        (row["snapshot"], row["lsn"], row["kind"], row["payload"])
+        for row in _rows(tasks.Scan(str(journal))(_pieces(found)))
+        if row["kind"] in CHANGES
+    ]
+    history = continued(None, named, found.start, 0, found.snapshots)
+    rows = _rows(tasks.Routes(str(journal), history, sample, found.noted)(_pieces(found)))
+    checked, untold = (
+        sum(row["number"] for row in rows if row["wrong"] == what) for what in (routing.CHECKED, routing.UNTOLD)
+    )
+    wrong = [row for row in rows if row["wrong"] in routing.WRONG]
+    return Routed([(row["wrong"], f"{row['queue']} {row['position']}", row["lsn"]) for row in wrong], checked, untold)
 
 
 def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Violation]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import time
@@ -19,8 +20,11 @@ from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from tests.pipeline.journals import Scribe
+from tests.pipeline.mutations.rewriting import Copy, read
+from tests.pipeline.mutations.routes import ROUTE_FAULTS
 from tests.pipeline.planted import all_planted, good, prepare
 from tests.pipeline.planted_journals import acquire, arrive, good_links
+from tests.pipeline.routed_journals import of_routes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -285,3 +289,26 @@ def test_faults_of_links_are_found_across_runs_and_late_deliveries_while_they_ar
     ]
     assert (verdict.violations, verdict.fresh) == (3, 3)
     assert audit(journal, out, spark=spark).violations == 2
+
+
+@pytest.mark.rule("PIPE-8")
+def test_wrong_routes_are_found_across_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """The second run continues with the exchanges and bindings of the first."""
+    journal, out, options = tmp_path / "journal", tmp_path / "out", Options(routing=1.0)
+    whole = _routed(tmp_path / "whole")
+    end = next(i for i, frame in enumerate(whole.frames) if len(frame.records) > 50)
+    Copy(whole.journal_id, whole.frames[:end], []).write(journal)
+    assert audit(journal, out, spark=spark, options=options).clean
+    wrong = next(ROUTE_FAULTS["published to a queue more"](Copy(whole.journal_id, whole.frames, []), random.Random(1)))
+    wrong.write(journal)
+    verdict = audit(journal, out, spark=spark, options=options)
+    found = [row for row in rows(spark, out, "gold.violations") if row["name"] == "routed wrongly"]
+    assert len(found) == verdict.violations == 1
+    assert found[0]["queue"] == "stray"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"<td>Routes</td><td>\d+ messages were routed again</td>", page)
+
+
+def _routed(folder: Path) -> Copy:
+    of_routes(folder)
+    return read(folder)

@@ -13,7 +13,7 @@ import pytest
 import escrowmq.client as mq
 from escrowmq.client import Channel, Connection, Properties, Xid
 from escrowmq.client.escrow import Escrow, Settle
-from escrowmq.pipeline.audit import audit
+from escrowmq.pipeline.audit import Options, audit
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.pipeline.direct import Audited, audited
 
@@ -270,5 +270,5 @@ def test_a_broker_that_used_all_features_and_was_killed_is_clean(
     check_open(found)
     check_branches(found)
     spark: SparkSession = request.getfixturevalue("spark")
-    verdict = audit(broker.data_dir, tmp_path / "out", spark=spark)
+    verdict = audit(broker.data_dir, tmp_path / "out", spark=spark, options=Options(routing=1.0))
     assert (verdict.clean, verdict.messages, verdict.undecided) == (True, len(found.messages), 2)

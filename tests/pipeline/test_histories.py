@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.pipeline.direct import Audited, audited, export
+from tests.pipeline.direct import Audited, audited, export, routed
 from tests.simulation import branch_world, group_world, half_world, link_world
 from tests.simulation.steps import Step, steps_of
 from tests.simulation.world import OPTIONS, World
@@ -49,6 +49,7 @@ def test_histories_of_the_server_are_clean(kind: str, tmp_path: Path) -> None:
         world.folder, world.audits = tmp_path / str(seed), []
         world.run(steps_of(seed, 200))
         world.audits.append(audited(export(world.storage, world.folder)))
+        assert routed(world.folder).wrong == [], f"seed {seed}"
         for found in world.audits:
             assert found.wrong == [], f"seed {seed}"
             seen.update(row["outcome"] for row in found.messages)
@@ -129,6 +130,7 @@ def test_histories_with_crashes_are_clean(kind: Crashing, tmp_path: Path, monkey
         world = kind.world(seed)
         world.run(steps_of(seed, kind.steps, kind.weights))
         audits.append(audited(export(world.site.storage, tmp_path)))
+        assert routed(tmp_path).wrong == [], f"seed {seed}"
         for found in audits:
             assert found.wrong == [], f"seed {seed}"
             seen.update(messages=len(found.messages), gaps=found.plan.start > 0, snapshots=len(found.plan.snapshots))

@@ -26,10 +26,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": (
         "core.branches.branch",
         "core.half.state",
+        "core.messages",
         "core.records",
         "core.conditions",
+        "core.queues.admission",
+        "core.queues.deaths",
         "core.queues.outcome",
         "core.branches.xid",
+        "core.topology",  # it routes messages again
         "java",
         "journal.bulk",
         "journal.errors",
@@ -37,6 +41,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.frames",
         "journal.reader",
         "units",
+        "wire.admission",
+        "wire.formats",
     ),
     "java": (),
     # It measures any broker, so it imports none; the codec of AMQP 1.0, frames and messages know no broker.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.units import Address, format_size, parse_address, parse_duration, parse_size
+from escrowmq.units import Address, format_size, parse_address, parse_duration, parse_share, parse_size
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,17 @@ def test_what_is_no_size(value: object) -> None:
 )
 def test_durations(text: object, expected: float) -> None:
     assert parse_duration(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0%", 0.0), ("2.5 %", 0.025), ("100%", 1.0)])
+def test_shares(text: str, expected: float) -> None:
+    assert parse_share(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "%", "5", "101%", "-1%", "nan%"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(ValueError, match="a share"):
+        parse_share(text)
 
 
 @pytest.mark.parametrize("value", ["", "s", "-1s", -0.5, float("inf"), float("nan"), False, None, "1 year"])

@@ -24,6 +24,7 @@ from escrowmq.pipeline import (
     lake,
     links,
     packing,
+    routing,
     sequences,
     tasks,
     unsettled,
@@ -43,6 +44,7 @@ from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.sequences import Wrong
 from escrowmq.pipeline.store import Queue, State, Store
+from escrowmq.pipeline.topology import TopologyHistory, continued
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +53,8 @@ Progress = Callable[[str], object]
 WORST: Final = 10
 ATTEMPTS: Final = 3
 """How often a run is tried if the broker deletes segments while it reads them. `pinned` prevents that where it can."""
+TOPOLOGY_DDL: Final = "number long, lsn long, kind int, payload binary"
+"""Records in order. The LSN is -1 for those that rebuild the first topology (`pipeline.topology`)."""
 PART_RECORDS: Final = 250_000
 PART_BYTES: Final = 24 << 20
 
@@ -62,6 +66,7 @@ class Options(NamedTuple):
         payloads: whether the table of records contains their payloads.
         prepared_seconds: the time in seconds after which a branch in doubt is a violation.
         unsettled_seconds: the time in seconds after which an unsettled delivery of a durable link is a violation.
+        routing: the share of the log's records whose messages are routed again, from 0 to 1.
         format: "parquet", or "delta" or "iceberg" to write silver and gold in that format as well; None takes the
             session's default source if it is one of these.
     """
@@ -69,6 +74,7 @@ class Options(NamedTuple):
     payloads: bool = True
     prepared_seconds: float = 3600.0
     unsettled_seconds: float = 86400.0
+    routing: float = 0.0
     format: str | None = None
 
 
@@ -170,6 +176,10 @@ class Audit:
         """Violations and undecided half messages (`pipeline.half`); None if there are none in the journal."""
         self.groups: DataFrame | None = None
         """Violations and progress of consumer groups (`pipeline.groups`); None if there are no groups."""
+        self.misrouted: list[Any] = []
+        """Violations that routing has found (`pipeline.routing`)."""
+        self.routed = self.untold = 0
+        """The number of messages that were routed again, and of those whose routes the log does not show."""
         self.links: DataFrame | None = None
         """Violations and unsettled deliveries of link termini (`pipeline.links`); None if there are no termini."""
         wanted = lake.wanted(spark, options.format)
@@ -201,7 +211,16 @@ class Audit:
         self.progress("scan: checksums, topology")
         self._scan()
         self.progress("bronze and silver: records, messages, branches")
-        work = (self._messages, self._branches, self._bronze, self._links, self._half, self._groups, self._chain)
+        work = (
+            self._messages,
+            self._branches,
+            self._bronze,
+            self._links,
+            self._half,
+            self._groups,
+            self._chain,
+            self._routes,
+        )
         (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
@@ -363,6 +382,29 @@ class Audit:
         found = found.mapInArrow(tasks.JudgedLinks(facts), links.DDL)
         self.links = self.store.write(self.spark, "staging.links", found)
         self.store.write(self.spark, "state.links", self.links.where("wrong = ''"))
+
+    def _routes(self) -> None:
+        rows = self.before("state.topology", TOPOLOGY_DDL)
+        before = None
+        if rows is not None:
+            said = [(row.lsn, row.kind, bytes(row.payload)) for row in rows.orderBy("number").collect()]
+            base = [change[1:] for change in said if change[0] < 0]
+            before = TopologyHistory(base, [change for change in said if change[0] >= 0], self.state.topology)
+        history = continued(before, self.named, self.plan.start, self.begin, self.plan.snapshots)
+        if self.options.routing > 0:
+            task = tasks.Routes(self.files, history, self.options.routing, self.plan.noted)
+            for row in self._mapped(task, routing.DDL).collect():
+                if row.wrong == routing.CHECKED:
+                    self.routed += row.number
+                elif row.wrong == routing.UNTOLD:
+                    self.untold += row.number
+                else:
+                    self.misrouted.append(row)
+        kept = history.shortened()
+        self.state.topology = kept.known
+        every = [(-1, *each) for each in kept.base] + list(kept.changes)
+        numbered = [(i, *each) for i, each in enumerate(every)]
+        self.store.write(self.spark, "state.topology", self.spark.createDataFrame(numbered, TOPOLOGY_DDL))
 
     def _chain(self) -> None:
         before = chain.Head(*self.state.head) if self.state.head else None

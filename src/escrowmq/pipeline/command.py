@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from escrowmq.java import SparkUnavailableError, is_missing, prepare
-from escrowmq.units import parse_duration
+from escrowmq.units import parse_duration, parse_share
 
 if TYPE_CHECKING:
     from escrowmq.pipeline.audit import Verdict
@@ -29,6 +29,13 @@ class AuditError(click.ClickException):
 def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> float:
     try:
         return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _share(_context: click.Context, _option: click.Parameter, value: str | None) -> float:
+    try:
+        return parse_share(value or "0%")
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -70,6 +77,14 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> f
     help="Report links with deliveries that are unsettled for longer than this.",
 )
 @click.option(
+    "--routing",
+    is_flag=False,
+    flag_value="100%",
+    callback=_share,
+    metavar="[SHARE]",
+    help="Route messages again, and compare: all of them, or a share such as 5%.",
+)
+@click.option(
     "--nice/--no-nice", default=True, show_default=True, help="Use only processor time that no other process wants."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
@@ -82,6 +97,7 @@ def audit(
     prepared: float,
     unsettled: float,
     format_: str | None,
+    routing: float,
     *,
     payloads: bool,
     nice: bool,
@@ -99,6 +115,7 @@ def audit(
     Examples:
       escrowmq audit /var/lib/escrowmq --out /var/lib/escrowmq-audit
       escrowmq audit /var/lib/escrowmq --out audit --json --quiet
+      escrowmq audit /var/lib/escrowmq --out audit --routing=5%
       escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
     """
     settings = dict(_setting(text) for text in conf)
@@ -107,6 +124,7 @@ def audit(
         "prepared_seconds": prepared,
         "unsettled_seconds": unsettled,
         "format": format_,
+        "routing": routing,
     }
     try:
         verdict = _verdict(journal, out, master, settings, options, nice=nice, quiet=quiet)

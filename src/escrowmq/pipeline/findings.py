@@ -160,6 +160,13 @@ class GroupRule:
     )
 
 
+class RouteRule:
+    """Violations in the routes of messages, found by routing them again."""
+
+    EXTRA = Rule("routed wrongly", "PIPE-8", "It is in a queue to which no binding led")
+    MISSING = Rule("routed wrongly", "PIPE-8", "A message is missing from a queue to which a binding led")
+
+
 class LinkRule:
     """Violations in the unsettled deliveries of link termini."""
 
@@ -194,6 +201,7 @@ def of_subjects() -> dict[str, list[tuple[str, str]]]:
         "link termini": _rules_of(LinkRule),
         "queues of half messages": _rules_of(HalfRule),
         "consumer groups": _rules_of(GroupRule),
+        "routes": _rules_of(RouteRule),
     }
     return {
         subject: list(dict.fromkeys((rule.rule, rule.name) for rule in rules)) for subject, rules in subjects.items()

@@ -13,6 +13,7 @@ from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
 from escrowmq.pipeline.names import ExistingNames
+from escrowmq.pipeline.routing import WRONG as WRONG_ROUTES
 from escrowmq.pipeline.sequences import Sequences
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         *(_row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.") for wrong in audit.unchained),
         *unsettled.violations(audit),
         *half.violations(audit),
+        *_of_routes(audit),
         *group_facts.violations(audit),
     ]
     wrong = branches.select(*BRANCH, "wrong").where("wrong is not null")
@@ -154,6 +156,16 @@ def _of_names(audit: Audit) -> list[tuple[Any, ...]]:
         _row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.")
         for wrong in follow.check(audit.named, audit.plan.snapshots)
     ]
+
+
+def _of_routes(audit: Audit) -> list[tuple[Any, ...]]:
+    rows = []
+    for row in audit.misrouted:
+        rule = WRONG_ROUTES[row.wrong]
+        subject = f"Message {row.position} of queue {row.queue}" if row.position is not None else f"Queue {row.queue}"
+        text = f"{subject}: {rule.text}, by the record at LSN {row.lsn:#x}: {row.text}."
+        rows.append((rule.rule, rule.name, row.vhost, row.queue, row.position, None, [row.lsn], None, text))
+    return rows
 
 
 def _of_branches(branches: DataFrame) -> DataFrame:

@@ -42,6 +42,7 @@ CHANGES: Final[dict[int, Change]] = {
     Kind.QUEUE_DELETED: Change("queue", ("vhost", "name"), adds=False),
     Kind.BOUND: Change("binding", _BINDING, adds=True),
     Kind.UNBOUND: Change("binding", _BINDING, adds=False),
+    Kind.TRANSIENT_BOUND: Change("transient bindings", ("vhost", "name"), adds=True),
     Kind.USER_SET: Change("user", ("name",), adds=True, again=True),
     Kind.USER_DELETED: Change("user", ("name",), adds=False),
     Kind.PERMISSION_SET: Change("permission", ("user", "vhost"), adds=True, again=True),
@@ -162,6 +163,9 @@ def _owners(name: list[Any]) -> list[str]:
     match name:
         case ["exchange" | "queue", vhost, _]:
             return [_name("virtual host", vhost)]
+        case ["transient bindings", vhost, exchange]:
+            owner = [_name("exchange", vhost, exchange)] if exchange not in PREDECLARED else []
+            return [_name("virtual host", vhost), *owner]
         case ["permission" | "topic permission", user, vhost, *_]:
             return [_name("user", user), _name("virtual host", vhost)]
         case ["binding", vhost, source, destination, to_exchange, *_]:

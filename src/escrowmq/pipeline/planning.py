@@ -14,6 +14,9 @@ from escrowmq.journal.reader import JournalReader
 PIECE: Final = 32 << 20
 """The approximate number of bytes that one task reads."""
 LOCK: Final = "lock"
+NEVER: Final = 1 << 62
+NOTING_VERSION: Final = 4
+"""The first version of the journal's format with records of transient bindings, without which routes are not known."""
 
 
 class NoJournalError(Exception):
@@ -56,6 +59,7 @@ class Plan:
         newest_snapshot: the LSN of the newest snapshot, 0 if there is none.
         chained: the segments whose digests are to be computed, each as one piece: those that this run reads, and the
             one in which the last run ended.
+        noted: the LSN from which the log notes transient bindings; NEVER if it does not.
     """
 
     journal_id: str
@@ -70,6 +74,7 @@ class Plan:
     broker: int | None = None
     newest_snapshot: int = 0
     chained: list[Piece] = field(default_factory=list)
+    noted: int = 0
 
     @property
     def running(self) -> bool:
@@ -164,6 +169,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         broker,
         max(lsns, default=0),
         chained,
+        min((file.origin for file in files if file.header.version >= NOTING_VERSION), default=NEVER),
     )
 
 

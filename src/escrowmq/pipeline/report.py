@@ -128,6 +128,7 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("Branches in doubt", f"{verdict.undecided:,}"),
         ("History", history),
         ("Continuity", _continuity(audit)),
+        ("Routes", _routes(audit)),
         ("Head", str(audit.head or "")),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
@@ -135,6 +136,16 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         left = "the last frame, which the broker may still be writing; the next run reads it"
         facts.insert(2, ("Not read", left))
     return facts
+
+
+def _routes(audit: Audit) -> str:
+    share = audit.options.routing
+    if not share:
+        return "not checked: the option --routing was not given"
+    checked = f"{audit.routed:,} messages were routed again" + (f", a share of {share:.3g}" if share < 1 else "")
+    if audit.untold:
+        checked += f"; the log does not show the routes of {audit.untold:,} others"
+    return checked
 
 
 def _continuity(audit: Audit) -> str:
@@ -163,6 +174,7 @@ def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]], 
         "link termini": len(state.termini),
         "queues of half messages": sum(queue.name == half.HIDDEN for queue in state.queues.values()),
         "consumer groups": len(state.consumer_groups),
+        "routes": audit.routed,
     }
     subjects = of_subjects()
     of_several = Counter(each for names in subjects.values() for each in names)

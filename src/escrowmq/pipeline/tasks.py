@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain as chain_
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -14,7 +16,7 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, chain, frames, groups, half, lifecycle, links, messages, packing
+from escrowmq.pipeline import branches, chain, frames, groups, half, lifecycle, links, messages, packing, routing
 from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
@@ -22,6 +24,7 @@ from escrowmq.pipeline.message_columns import MessageColumns
 from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
+from escrowmq.pipeline.topology import TopologyHistory
 
 NAMED: Final = (
     Kind.QUEUE_DECLARED,
@@ -230,6 +233,29 @@ class Lives:
         known = lifecycle.lives(packing.joined(found), before, self.facts)
         found.clear()
         yield from messages.batches(known, self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Routes the messages of pieces again, from the LSN `first` on. `sample` is the share of the records to check."""
+
+    journal: str
+    history: TopologyHistory
+    sample: float
+    first: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = JournalReader.open(self.journal)
+        lookup = _Blocks(reader)
+        try:
+            for piece in _pieces_of(batches):
+                if piece.snapshot < 0:
+                    routes = routing.RouteCheck(self.history, lookup, self.sample, self.first)
+                    every = (routes.check(found, operations(found)) for found in _records(self.journal, piece))
+                    wrong = list(islice(chain_.from_iterable(every), routing.MOST))
+                    yield routing.batch(wrong, routes.checked, routes.untold)
+        finally:
+            reader.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,3 +15,5 @@ if TYPE_CHECKING:
 ADMISSIONS: Final[Mapping[str, Callable[[object], MessageFilter]]] = MappingProxyType(
     {FILTER: admission, NO_LOCAL: of_others}
 )
+OF_PUBLISHERS: Final = frozenset({NO_LOCAL})
+"""The arguments whose filters depend on who published a message, which is not always stored with it."""

@@ -320,6 +320,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "queue's declaration dropped": Fault(dropped(Kind.QUEUE_DECLARED), (Kind.QUEUE_DECLARED,)),
     "exchange's declaration dropped": Fault(dropped(Kind.EXCHANGE_DECLARED), (Kind.EXCHANGE_DECLARED,)),
     "binding dropped": Fault(dropped(Kind.BOUND), (Kind.BOUND,)),
+    "note of transient bindings dropped": Fault(dropped(Kind.TRANSIENT_BOUND), (Kind.TRANSIENT_BOUND,)),
     "user or virtual host dropped": Fault(
         dropped(Kind.USER_SET, Kind.VHOST_SET, Kind.PERMISSION_SET),
         (Kind.USER_SET, Kind.VHOST_SET, Kind.PERMISSION_SET),

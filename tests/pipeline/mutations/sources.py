@@ -25,6 +25,7 @@ from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import good, prepare
 from tests.pipeline.planted_groups import good_group
 from tests.pipeline.planted_journals import good_half, good_links, hold, settle_hold
+from tests.pipeline.routed_journals import of_routes
 from tests.simulation import branch_world
 from tests.simulation.steps import steps_of
 from tests.simulation.world import OPTIONS, World
@@ -195,6 +196,7 @@ SOURCES: dict[str, Callable[[Path], None]] = {
     "branches": of_branches,
     "branches 2": lambda folder: of_branches(folder, 9),
     "told": told,
+    "routes": of_routes,
     "links": links,
     "half": half,
     "groups": groups,

@@ -64,6 +64,7 @@ class Kind(IntEnum):
     GROUP_SETTLED = 53
     GROUP_PROGRESS = 54
     GROUP_LOCKED = 55
+    TRANSIENT_BOUND = 56
 
 
 RECORD_BYTES: Final = 1 << 30

@@ -29,6 +29,7 @@ from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding
 from escrowmq.core.topology.exchanges.partitioned import PARTITIONS_ARGUMENT, PartitionedExchange
 from escrowmq.core.topology.fields import binding_fields, exchange_fields, queue_fields, topology_records
 from escrowmq.core.topology.partitions import NewStream, check_new_streams, check_not_partition, stream_arguments
+from escrowmq.core.topology.restoring import restore
 from escrowmq.core.topology.unbinding import Removal
 from escrowmq.core.topology.vhost import VirtualHost
 
@@ -473,8 +474,14 @@ class Directory:
         self._engine.log.append(kind, encode_change(**fields))
 
     def _record_binding(self, vhost: VirtualHost[Queue], binding: Binding[Queue] | None) -> None:
-        if binding is not None and binding.durable:
+        if binding is None:
+            return
+        source = binding.source
+        if binding.durable:
             self._record(Kind.BOUND, **binding_fields(vhost.name, binding))
+        elif source.hides(binding) and not source.bound_transiently:
+            source.bound_transiently = True
+            self._record(Kind.TRANSIENT_BOUND, vhost=vhost.name, name=source.name)
 
     def _record_unbinding(self, vhost: VirtualHost[Queue], removal: Removal[Queue]) -> None:
         """Record the removal of a binding, the first one of `removal`, and of others because of it."""
@@ -527,7 +534,13 @@ class Directory:
         access = list(map(set_record, self.access.entries()))
         exchanges = [(vhost.name, list(vhost.exchanges.values())) for vhost in self.vhosts.values()]
         bindings = [(vhost.name, list(vhost.bindings())) for vhost in self.vhosts.values()]
-        return chain(access, topology_records(exchanges, queues, bindings))
+        transient = [
+            (Kind.TRANSIENT_BOUND, {"vhost": vhost, "name": exchange.name})
+            for vhost, some in exchanges
+            for exchange in some
+            if exchange.bound_transiently  # which may change while the snapshot is written
+        ]
+        return chain(access, topology_records(exchanges, queues, bindings), transient)
 
     def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
         """Apply a record of this kind at recovery."""
@@ -548,10 +561,6 @@ class Directory:
 
     def _restore_in(self, vhost: VirtualHost[Queue], kind: Kind, fields: dict[str, Any]) -> None:
         match kind:
-            case Kind.EXCHANGE_DECLARED:
-                vhost.declare_exchange(**fields)
-            case Kind.EXCHANGE_DELETED:
-                vhost.delete_exchange(fields["name"])
             case Kind.QUEUE_DECLARED:
                 ident = fields["id"]
                 self._next_queue = max(self._next_queue, ident + 1)
@@ -560,16 +569,8 @@ class Directory:
                     return
                 declaration = Declaration(True, False, fields["auto_delete"], fields["arguments"])
                 vhost.add_queue(self._make_queue(vhost, fields["name"], ident, declaration, None))
-            case Kind.QUEUE_DELETED:
-                vhost.remove_queue(fields["name"])
-            case Kind.BOUND:
-                bind = vhost.bind_exchange if fields["to_exchange"] else vhost.bind_queue
-                bind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
-            case Kind.UNBOUND:
-                unbind = vhost.unbind_exchange if fields["to_exchange"] else vhost.unbind_queue
-                unbind(fields["source"], fields["destination"], fields["key"], fields["arguments"])
             case _:
-                raise AssertionError(f"{kind.name} is no record of a topology")
+                restore(vhost, kind, fields)
 
     def end_restore(self) -> None:
         """End recovery: reserved names are refused again, and the leases of queues (`x-expires`) start from the

@@ -69,6 +69,7 @@ class Exchange(ABC, Generic[Q]):
 
     `alternate` names the exchange for messages that are not routed here. An `internal` exchange takes messages only
     from other exchanges. An exchange with `auto_delete` is deleted when its last binding is removed.
+    `bound_transiently` says that its durable bindings may not be enough to tell the ways of messages through it.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class Exchange(ABC, Generic[Q]):
         "arguments",
         "auto_delete",
         "bindings",
+        "bound_transiently",
         "destinations",
         "durable",
         "filtering",
@@ -88,6 +90,7 @@ class Exchange(ABC, Generic[Q]):
     reads_key: ClassVar[bool] = True
     delays: ClassVar[bool] = False  # messages may have to wait before they are routed
     owns_destinations: ClassVar[bool] = False  # what is bound to it is deleted with it, and not before
+    divides: ClassVar[bool] = False  # a further destination takes messages from the others
 
     def __init__(
         self,
@@ -111,6 +114,7 @@ class Exchange(ABC, Generic[Q]):
         self.destinations: dict[Q | Exchange[Q], int] = {}
         self.following: dict[Exchange[Q], None] = {}
         self.filtering = 0
+        self.bound_transiently = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -179,6 +183,10 @@ class Exchange(ABC, Generic[Q]):
             del self.destinations[target]
             if isinstance(target, Exchange):
                 del self.following[target]
+
+    def hides(self, binding: Binding[Q]) -> bool:
+        """Return whether a binding that does not survive a restart may change which durable queues get messages."""
+        return self.durable and not binding.durable and (binding.to_exchange or self.divides or bool(self.alternate))
 
     @abstractmethod
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:

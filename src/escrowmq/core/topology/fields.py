@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.topology.exchange import Binding, Exchange, Q
 from escrowmq.core.topology.vhost import PREDECLARED
 
-if TYPE_CHECKING:
-    from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.topology.exchange import Binding, Exchange
+
+class DeclaredQueue(Protocol):
+    """The attributes of a queue that its declaration has."""
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def ident(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def auto_delete(self) -> bool: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
 
 
 def topology_records(
-    exchanges: list[tuple[str, list[Exchange[Queue]]]],
-    queues: Iterable[Queue],
-    bindings: list[tuple[str, list[Binding[Queue]]]],
+    exchanges: list[tuple[str, list[Exchange[Q]]]],
+    queues: Iterable[DeclaredQueue],
+    bindings: list[tuple[str, list[Binding[Q]]]],
 ) -> Iterator[tuple[Kind, dict[str, Any]]]:
     """Return the records of `exchanges` and `bindings`, by virtual host, and of `queues`."""
     for vhost, some in exchanges:
@@ -31,7 +47,7 @@ def topology_records(
                 yield Kind.BOUND, binding_fields(vhost, binding)
 
 
-def exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:
+def exchange_fields(vhost: str, exchange: Exchange[Q]) -> dict[str, Any]:
     """Return the fields of EXCHANGE_DECLARED."""
     return {
         "vhost": vhost,
@@ -44,7 +60,7 @@ def exchange_fields(vhost: str, exchange: Exchange[Queue]) -> dict[str, Any]:
     }
 
 
-def queue_fields(queue: Queue) -> dict[str, Any]:
+def queue_fields(queue: DeclaredQueue) -> dict[str, Any]:
     """Return the fields of QUEUE_DECLARED."""
     return {
         "vhost": queue.vhost,
@@ -55,7 +71,7 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     }
 
 
-def binding_fields(vhost: str, binding: Binding[Queue]) -> dict[str, Any]:
+def binding_fields(vhost: str, binding: Binding[Q]) -> dict[str, Any]:
     """Return the fields of BOUND and UNBOUND."""
     return {
         "vhost": vhost,

@@ -14,6 +14,7 @@ from escrowmq.core.budget import TURN
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Session
+from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.topology.directory import Declaration
 from tests.unit.core.site import Sink, Site
@@ -254,6 +255,32 @@ class TestExchanges:
         site.broker.directory.delete_exchange(site.vhost, "x")
         site.broker.directory.delete_queue(site.vhost.queue("passing"))
         assert site.journal.end_lsn == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "to_exchange", "noted"),
+    [
+        ("direct", {}, False, False),
+        ("direct", {}, True, True),
+        ("direct", {"alternate-exchange": "amq.fanout"}, False, True),
+        ("x-consistent-hash", {}, False, True),
+    ],
+)
+def test_a_transient_binding_that_changes_routes_is_noted_once(
+    site: Site, kind: str, arguments: dict[str, object], to_exchange: bool, noted: bool
+) -> None:
+    directory, vhost = site.broker.directory, site.vhost
+    directory.declare_exchange(vhost, "x", kind, durable=True, arguments=arguments)
+    directory.declare_exchange(vhost, "passing", "fanout")
+    site.queue("passing", durable=False)
+    bind = directory.bind_exchange if to_exchange else directory.bind_queue
+    for weight in ("1", "2"):
+        bind(vhost, "x", "passing", weight)
+    fields = encode_change(vhost="/", name="x")
+    assert site.records(Kind.TRANSIENT_BOUND) == [fields] * noted
+    assert site.restart().vhost.exchanges["x"].bound_transiently is noted
+    site.snapshot()
+    assert site.restart().vhost.exchanges["x"].bound_transiently is noted
 
 
 names = st.sampled_from("abc")

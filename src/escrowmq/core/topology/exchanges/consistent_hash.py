@@ -37,6 +37,7 @@ class ConsistentHashExchange(Exchange[Q]):
     __slots__ = ("_header", "_seeds", "_steps", "_weights")
 
     kind: ClassVar[str] = "x-consistent-hash"
+    divides: ClassVar[bool] = True
 
     def __init__(
         self,
