@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -28,6 +31,10 @@ WORST_MS = 100.0
 _BATCH = 25
 EVERY_SECONDS = 0.005  # so 5000 messages per second
 _EVERY_SECONDS_10 = 0.05  # so 500 messages per second: the client is in Python, and must not take time from the other
+_SWITCH_SECONDS = 0.0005
+"""The time after which a thread of the benchmark gives way to another one. With Python's 5 ms, the clients that are
+measured would wait for the third one in their own process, several times for each batch.
+"""
 _QUEUE = "bench-neighbour"
 _QUEUE_10 = "bench-neighbour-amqp10"
 
@@ -130,6 +137,16 @@ class Neighbour:
             self._error = error
 
 
+@contextmanager
+def _threads_in_turn() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 OPERATIONS: Final[dict[str, tuple[str, int, Operation]]] = {
     "fanout": ("2,000 publishes to 1,000 queues each", 1000, operations.fanout),
     "exchanges": ("2,000 publishes through 300 exchanges bound to each other", 300, operations.exchanges),
@@ -192,6 +209,7 @@ class Neighbours(Scenario):
         with channel_of(broker) as connection:
             operation = self._operation(broker, connection, max(int(self._size * settings.scale), 10))
             with (
+                _threads_in_turn(),
                 Neighbour(Trip091(broker), EVERY_SECONDS) as first,
                 Neighbour(_Trip10(broker), _EVERY_SECONDS_10) as second,
             ):

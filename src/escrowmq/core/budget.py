@@ -12,6 +12,7 @@ SHARE: Final = 20
 """The least that each client may use, even if others have used up the turn's budget before it."""
 QUEUE: Final = 3  # a visit to a queue, including the records that it causes
 EXAMINED: Final = 8  # a message that a consumer's selector decided on, or that was shown to a browser
+STREAMED: Final = 2  # messages of a stream, which are sent with their offsets, that cost one more unit
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
 METHOD: Final = 10  # a request, such as a declaration or a subscription

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from escrowmq.core.budget import EXAMINED
+from escrowmq.core.budget import EXAMINED, STREAMED
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import unavailable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.sealed import LevelRuns, SealedRuns
 
 _AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
+_RUNS: Final = 50  # runs that a consumer gets in one piece
 _DROPPED: Final[tuple[Run, Sequence[bytes]]] = (Run(Envelope("", ""), 0, 0), ())
 
 
@@ -114,6 +115,22 @@ class StreamLog:
         block = self._pager.load(wanted)
         run = Run(block.envelope, first, block.time, wanted.lsn, wanted.start)
         return list(map(Entry, range(first, first + wanted.length), block.contents, repeat(run)))
+
+    def read_on(self, position: int, most: int, runs: int) -> list[Entry]:
+        """Do `read` for up to this number of runs that follow each other. Raises LogUnreadable for the first one only:
+        the next call meets an unreadable run that ended this one.
+        """
+        entries = self.read(position, most)
+        while entries and len(entries) < most and runs > 1:
+            runs -= 1
+            try:
+                more = self.read(entries[-1].position + 1, most - len(entries))
+            except LogUnreadable:
+                break
+            if not more:
+                break
+            entries += more
+        return entries
 
     def _find(self, position: int) -> Reference | None:
         """Return the reference that holds `position`, or the next one after it."""
@@ -359,7 +376,7 @@ class StreamQueue(Queue):
             cursor = consumer.cursor
             try:
                 most = min(consumer.room(), CHUNK) if consumer.selects is None else PIECE
-                entries = self.log.read(cursor, most) if cursor < end else []
+                entries = self.log.read_on(cursor, most, _RUNS) if cursor < end else []
             except LogUnreadable as error:
                 self._suspend(cursor, error)
                 return
@@ -371,6 +388,7 @@ class StreamQueue(Queue):
             elif entries:
                 consumer.cursor = entries[-1].position + 1
                 hand(self, self._host, consumer, entries)
+                budget.left -= len(entries) // STREAMED
                 if budget.left <= 0 and not whole:
                     self._host.dirty[self] = None
                     return

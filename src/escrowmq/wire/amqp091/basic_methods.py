@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
@@ -15,13 +15,14 @@ from escrowmq.core.queues.credit import UNLIMITED, Credit
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.topology.arguments.consumer import consumer_options
 from escrowmq.wire.amqp091 import codes, settling, spec, transaction
-from escrowmq.wire.amqp091.death import with_delivery_count, with_stream_offset
+from escrowmq.wire.amqp091.death import with_delivery_count
 from escrowmq.wire.amqp091.delivery import Deliveries
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.queue_methods import queue_named
 from escrowmq.wire.amqp091.reply_to import ReplyAddress
+from escrowmq.wire.amqp091.stream_delivery import StreamDeliveries
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 ACKED_AT_ONCE: Final = 500
 """Unsettled deliveries up to which one acknowledgement of several is a single piece of work."""
-_PROPERTIES: Final[dict[str, Callable[..., bytes]]] = {"stream": with_stream_offset, "quorum": with_delivery_count}
 
 
 def basic_qos(channel: Channel, method: spec.BasicQos) -> None:
@@ -71,9 +71,7 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
         options=options,
         label=f"{channel.connection.label} channel {channel.number} {tag}",
     )
-    consumer.view = Deliveries(
-        channel.number, tag, channel.connection.frame_max, _PROPERTIES.get(queue.options.queue_type)
-    )
+    consumer.view = _deliveries(channel, tag, queue.options.queue_type)
     channel.consumers[tag] = consumer
     if not method.no_wait:
         channel.send(spec.BasicConsumeOk(tag))
@@ -82,6 +80,13 @@ def basic_consume(channel: Channel, method: spec.BasicConsume) -> None:
 def _fresh_tag(channel: Channel) -> str:
     random = urlsafe_b64encode(channel.broker.random.randbytes(16)).rstrip(b"=").decode()
     return f"amq.ctag-{random}"
+
+
+def _deliveries(channel: Channel, tag: str, queue_type: str) -> Deliveries:
+    frame_max = channel.connection.frame_max
+    if queue_type == "stream":
+        return StreamDeliveries(channel.number, tag, frame_max)
+    return Deliveries(channel.number, tag, frame_max, with_delivery_count if queue_type == "quorum" else None)
 
 
 def _consume_replies(channel: Channel, method: spec.BasicConsume, tag: str) -> None:

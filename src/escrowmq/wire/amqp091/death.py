@@ -127,11 +127,6 @@ def _table(death: Death, visible: list[FieldValue], before: list[FieldValue]) ->
     return table
 
 
-def with_stream_offset(entry: Entry, props: bytes) -> bytes:
-    """Return the properties of a delivery from a stream, with its offset. Clients count offsets from 0."""
-    return with_header(props, scan(props), "x-stream-offset", Long(entry.position - 1))
-
-
 def with_delivery_count(entry: Entry, props: bytes) -> bytes:
     """Return the properties of a delivery from a quorum queue, with the number of earlier deliveries that were
     returned.

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from escrowmq.core.budget import STREAMED, TURN
 from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.availability import RETRY_MS
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.stream import StreamQueue
@@ -311,6 +314,65 @@ def test_reading_single_messages_looks_at_each_run_once() -> None:
     Counted.looks = 0
     assert read(site, queue, "first", credit=3000).contents == numbered(2000)
     assert Counted.looks <= 2 * 2000
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("resident_limit", [1, 1 << 20], ids=["in the log", "in memory"])
+def test_single_messages_are_handed_over_many_at_a_time(resident_limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(resident_limit=resident_limit)
+    queue = stream(site)
+    for i in range(1000):
+        site.publish("s", b"%d" % i, priority=i % 2)  # no two neighbours share a run
+    sizes: list[int] = []
+    deliver = Sink.deliver
+
+    def counted(sink: Sink, consumer: Consumer, entries: list[Entry]) -> None:
+        sizes.append(len(entries))
+        deliver(sink, consumer, entries)
+
+    monkeypatch.setattr(Sink, "deliver", counted)
+    assert read(site, queue, "first", credit=3000).contents == numbered(1000)
+    assert len(sizes) <= 1000 / 50
+    assert max(sizes) <= 50
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_turn_delivers_a_bounded_part_of_a_stream(alike: bool) -> None:
+    site = Site()
+    queue = stream(site)
+    for i in range(50):
+        for number in (range(100 * i, 100 * i + 100),) if alike else ([n] for n in range(100 * i, 100 * i + 100)):
+            site.publish("s", *[b"%d" % n for n in number], priority=number[0] % 2)
+    _, sink = site.consume(queue, credit=10_000, options=ConsumerOptions(stream_offset=StreamOffset("first", 0)))
+    site.broker.engine.turn.end()
+    most = TURN / (1 / 4 + 1 / STREAMED) if alike else TURN / (1 + 1 / STREAMED)
+    assert 0 < len(sink.got) <= most + 100, "each message is charged its share of the turn"
+    site.turn()
+    assert sink.contents == numbered(5000)
+
+
+@pytest.mark.rule("DUR-4")
+def test_what_can_be_read_before_damage_is_delivered() -> None:
+    site = Site(resident_limit=1)
+    stream(site)
+    bodies = [b"%02d" % i * 700 for i in range(20)]  # the sector in the middle of a message has nothing else
+    for body in bodies:
+        site.publish("s", body)
+        site.turn()
+    site = site.restart(resident_limit=1)
+    for name in site.storage.names():
+        at = site.storage.read(name, 0, site.storage.size(name)).find(bodies[7])
+        if at >= 0:
+            site.storage.faults.unreadable[name] = {(at + 700) // 512}
+    found = site.vhost.queue("s")
+    assert isinstance(found, StreamQueue)
+    sink = read(site, found, "first")
+    assert sink.contents == bodies[:7]
+    assert found.fault
+    site.storage.faults.unreadable.clear()
+    site.after(RETRY_MS + 1)
+    assert sink.contents == bodies
 
 
 def test_recent_runs_are_found_after_thousands_were_dropped() -> None:

@@ -13,7 +13,6 @@ from escrowmq.wire.amqp091.death import (
     shortened,
     with_delivery_count,
     with_history,
-    with_stream_offset,
 )
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.table import FieldTable, FieldValue, Long, Timestamp
@@ -109,13 +108,11 @@ def test_a_count_that_a_publisher_sent_never_overflows() -> None:
     assert history[0] == {"queue": "q", "reason": "expired", "count": 2**63 - 1}
 
 
-def test_stream_offsets_and_delivery_counts_are_headers() -> None:
+def test_delivery_counts_are_headers() -> None:
     entry = Entry(8, b"", Run(Envelope("", "s"), 1, 0))
     props = Properties(content_type="t", headers={"h": 1}).encode()
-    assert Properties.decode(with_stream_offset(entry, props)).headers == {"h": 1, "x-stream-offset": 7}
     entry.deliveries = 3
     assert Properties.decode(with_delivery_count(entry, props)).headers == {"h": 1, "x-delivery-count": 3}
-    assert Properties.decode(with_stream_offset(entry, b"\x00\x00")).headers == {"x-stream-offset": 7}
 
 
 @given(lists)
