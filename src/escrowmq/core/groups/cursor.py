@@ -236,6 +236,7 @@ class Cursor:
         ranges = leased_ranges(attempts)
         record = encode_leased(self.group.number, self.stream.ident, generation, due, ranges)
         self.group.host.log.append(Kind.GROUP_LEASED, record)
+        self.group.changed(self)
         for position, count in attempts.items():
             self.out[position] = Out(due, count, generation)
             heapq.heappush(self._due, (due, position, generation))
@@ -267,6 +268,7 @@ class Cursor:
 
     def settled_now(self, ranges: Iterable[tuple[int, int]], positions: Iterable[int]) -> None:
         """Apply a record of settled messages."""
+        self.group.changed(self)
         self.settled.add_all(ranges)
         for position in positions:
             self._forget(position)
@@ -375,6 +377,7 @@ class Cursor:
         """Record the floor."""
         record = encode_group_progress(self.group.number, self.stream.ident, cause, self.settled.floor)
         self.group.host.log.append(Kind.GROUP_PROGRESS, record)
+        self.group.changed(self)
 
     def reset(self, floor: int) -> None:
         """Set the floor. Every message from there on is new to the group, and no lease counts any more."""

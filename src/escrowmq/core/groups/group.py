@@ -79,6 +79,7 @@ class Group:
 
     __slots__ = (
         "_advanced",
+        "_changes",
         "_followers",
         "_generations",
         "_holding",
@@ -117,6 +118,7 @@ class Group:
         self.locks: dict[int, Lock] = {}  # by id of the stream
         self._generations = common.generations
         self._advanced = common.advanced
+        self._changes = common.changes
         self._followers = common.followers
         self._holding = common.holdings.begin(user, vhost)
         self._waiting: dict[object, tuple[Waiter, list[Cursor]]] = {}
@@ -130,8 +132,14 @@ class Group:
         cursor = self.cursors.get(stream.ident)
         if cursor is None:
             cursor = self.cursors[stream.ident] = Cursor(self, stream)
+            self.changed(cursor)
             self._follow(stream)
         return cursor
+
+    def changed(self, what: Group | Cursor) -> None:
+        """Note that the group or one of its cursors has changed, or has begun or ended."""
+        if self._changes.seen is not None:
+            self._changes.seen[what] = None
 
     def _follow(self, stream: Queue) -> None:
         self._followers.setdefault(stream.ident, {})[self] = None
@@ -359,10 +367,12 @@ class Group:
             self.restore_lock(stream, lock)
         else:
             del self.locks[stream.ident]
+            self.changed(self)
 
     def restore_lock(self, stream: Queue, lock: Lock) -> None:
         """Apply a lock that is in the log."""
         self.locks[stream.ident] = lock
+        self.changed(self)
         self._follow(stream)
 
     # -- waiting
@@ -396,7 +406,8 @@ class Group:
 
     def forget_stream(self, stream: Queue) -> None:
         """Forget the cursor over a stream that is to be deleted. Members that wait for it are called."""
-        self.locks.pop(stream.ident, None)
+        if self.locks.pop(stream.ident, None) is not None:
+            self.changed(self)
         cursor = self.cursors.pop(stream.ident, None)
         if cursor is not None:
             self._end_cursor(cursor)
@@ -404,6 +415,7 @@ class Group:
     def end(self) -> None:
         """Note that the group is deleted."""
         self.deleted = True
+        self.changed(self)
         for ident in self.cursors.keys() | self.locks.keys():
             self._followers.get(ident, {}).pop(self, None)
         cursors, self.cursors = list(self.cursors.values()), {}
@@ -413,6 +425,7 @@ class Group:
 
     def _end_cursor(self, cursor: Cursor) -> None:
         cursor.end()
+        self.changed(cursor)
         self._advanced.pop(cursor, None)
         for waiter in list(cursor.waiters):
             if waiter in self._waiting:
@@ -420,6 +433,15 @@ class Group:
 
     def _measure(self) -> None:
         self._holding.follow(_OUT_BYTES * self.outstanding)
+
+
+class Changes:
+    """The groups and cursors that have changed since a snapshot asked last; None while none is made."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen: dict[Group | Cursor, None] | None = None
 
 
 @dataclass(slots=True)
@@ -434,6 +456,7 @@ class Common:
     generations: Generations
     advanced: dict[Cursor, None] = field(default_factory=dict)
     followers: dict[int, dict[Group, None]] = field(default_factory=dict)
+    changes: Changes = field(default_factory=Changes)
 
 
 class Generations:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from escrowmq.core.access.holdings import Holdings
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
-from escrowmq.core.groups.group import Common, Generations, Group
+from escrowmq.core.groups.group import Changes, Common, Generations, Group
 from escrowmq.core.groups.options import GroupLimits, GroupOptions, options_of
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.groups import ProgressCause
@@ -68,6 +68,7 @@ class Groups:
             group = self._add(vhost, name, self._last + 1, wanted, user)
         else:
             rebuild, group.options = group.options.fifo != wanted.fifo, wanted
+            group.changed(group)
             for cursor in group.cursors.values() if rebuild else ():
                 cursor.begin()
         self._common.engine.log.append(Kind.GROUP_SET, encode_change(**set_fields(group)))
@@ -77,6 +78,7 @@ class Groups:
         group = Group(self._common, vhost, name, number, options, user)
         self._by_name.setdefault(vhost, {})[name] = group
         self._last = max(self._last, number)
+        group.changed(group)
         return group
 
     def delete(self, group: Group) -> int:
@@ -111,6 +113,11 @@ class Groups:
         advanced.clear()
 
     # -- recovery and snapshots
+
+    @property
+    def changes(self) -> Changes:
+        """The groups and cursors that change during a snapshot."""
+        return self._common.changes
 
     def counters(self) -> dict[str, int]:
         """Return the numbers that must not be assigned twice, for a snapshot."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.capture import BranchCaptures
 from escrowmq.core.branches.xa_branch import XaBranch
-from escrowmq.core.groups.state_records import captured
+from escrowmq.core.groups.cursor import Cursor
+from escrowmq.core.groups.group import Group
+from escrowmq.core.groups.state_records import GroupCaptures
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.sealed import unsynced_references
 from escrowmq.core.records.changes import encode_change
@@ -25,12 +27,9 @@ from escrowmq.core.reservations.reservation import ReservedColumns
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
-    from escrowmq.core.groups.state_records import CapturedGroup
-    from escrowmq.core.half.state_records import CapturedHalf
     from escrowmq.core.ports import Holder
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.termini.state_records import CapturedTerminus
 
 Columns: TypeAlias = "tuple[array[int], array[int], array[int], array[int]]"
 """First positions, LSNs of blocks, counts, numbers in the blocks."""
@@ -40,7 +39,7 @@ PIECE: Final = 500
 ENTRIES: Final = 1000
 """Entries or references that cost as much as a queue."""
 VISITS: Final = 16
-"""Copied runs of unacknowledged deliveries, or branches looked at, that cost as much as a queue."""
+"""Copied runs of unacknowledged deliveries, or branches or cursors looked at, that cost as much as a queue."""
 LONG: Final = 100_000
 """A queue with more messages is captured only in the last step, because each capture of it is expensive."""
 
@@ -61,8 +60,8 @@ class Capture:
     """Captures the state of a broker in pieces, with turns in between. Only one capture may be active at a time.
 
     The result is the state at the end of the last step, as of one LSN. What changes after it was captured is captured
-    again, so at the end every capture is current. This concerns queues, branches in doubt and unacknowledged
-    deliveries. Names, termini and groups are copied in the last step. Compaction must wait until the records have been
+    again, so at the end every capture is current. This concerns queues, branches in doubt, unacknowledged deliveries
+    and consumer groups. Names and termini are copied in the last step. Compaction must wait until the records have been
     written, because it changes the addresses of entries.
     """
 
@@ -74,9 +73,11 @@ class Capture:
         self._long: list[Queue] = []
         self._piece = piece
         self._branches = BranchCaptures(broker.branches.by_xid)
-        self._sweeps: tuple[Sweep[XaBranch], Sweep[Holder]] = (
+        self._groups = GroupCaptures(broker.groups)
+        self._sweeps: tuple[Sweep[XaBranch], Sweep[Holder], Sweep[Group | Cursor]] = (
             Sweep(self._branches.outdated, lambda branch, *_: (self._branches.take(branch), 0)),
             Sweep(self._holders, lambda holder, at, most: holder.copy_ahead(at, most)),
+            Sweep(self._groups.outdated, lambda each, *_: (self._groups.take(each), 0)),
         )
         self._passes = 0
         self._records: Iterator[tuple[Kind, list[bytes]]] | None = None
@@ -155,15 +156,14 @@ class Capture:
             for holder in broker.engine.holders
             if not (isinstance(holder, XaBranch) and holder.state is State.PREPARED)  # their copies are in `branches`
         ]
-        termini = broker.termini.captured()
-        groups = captured(broker.groups.every())
-        half = broker.half.captured()
+        termini = broker.termini.captured().records()
+        half = chain.from_iterable([each.records() for each in broker.half.captured()])
         self._records = _records(
             chain([counters], names),
             chain(list(broker.coordinator.progress.records()), (branch.record() for branch in branches.values())),
             self._taken,
             held,
-            [*termini, *half, *groups],
+            chain(termini, half, self._groups.finish()),
         )
 
 
@@ -172,7 +172,7 @@ def _records(
     branches: Iterable[tuple[Kind, list[bytes]]],
     queues: dict[Queue, _Taken],
     held: list[list[tuple[Consumer, list[Entry]]]],
-    others: Sequence[CapturedTerminus | CapturedHalf | CapturedGroup],
+    others: Iterable[tuple[Kind, list[bytes]]],
 ) -> Iterator[tuple[Kind, list[bytes]]]:
     for kind, fields in changes:
         yield kind, [encode_change(**fields)]
@@ -188,8 +188,7 @@ def _records(
             yield Kind.MARKED, [encode_marked(taken.ident, taken.marks.items())]
         for reservation in taken.reservations:
             yield Kind.HELD, encode_held(reservation.held())
-    for other in others:
-        yield from other.records()
+    yield from others
 
 
 def _in_order(queues: Iterable[Queue]) -> Iterator[Queue]:

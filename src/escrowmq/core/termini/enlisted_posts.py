@@ -85,6 +85,8 @@ class EnlistedPosts:
         tags, self.tags = self.tags, {}
         self._terminus.arrivals.withdraw(tags)
         self._terminus.arrivals.accept_all(tags, end, synced)
+        if self._terminus.termini is not None:
+            self._terminus.termini.durable.unsettled(self._terminus)
 
     def leave(self) -> None:
         """Forget the posts, because the transaction has ended."""

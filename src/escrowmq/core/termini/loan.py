@@ -150,6 +150,7 @@ class Loan:
         ranges = _durable_ranges(first, entries)
         if not ranges:
             return AcquiredNumbers(first, 0)
+        self._termini.durable.unsettled(terminus)
         log = self._termini.engine.log
         log.append(Kind.ACQUIRED, encode_acquired(terminus.number, queue.ident, ranges))
         return AcquiredNumbers(first, log.end_lsn)
@@ -195,6 +196,7 @@ class Loan:
         """
         if self.latest:
             self.terminus.deliveries.keep(consumer, tags, entries)
+            self._termini.durable.unsettled(self.terminus)
         else:
             self._termini.engine.settle(consumer, list(entries), self.terminus.settings.default)
 

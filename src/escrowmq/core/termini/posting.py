@@ -119,6 +119,7 @@ def accept(terminus: Terminus, tags: Sequence[bytes], contents: Sequence[bytes],
     terminus.arrivals.accept_fresh(tags, contents, lsn, synced)
     if terminus.termini is not None:
         terminus.termini.fresh.add(terminus.arrivals, tags, contents)
+        terminus.termini.durable.unsettled(terminus)
 
 
 def lasts(terminus: Terminus, envelope: Envelope, queues: Sequence[Queue]) -> bool:

@@ -17,7 +17,7 @@ from escrowmq.core.records.references import Reference
 from escrowmq.core.records.termini import encode_forgotten, encode_given_back
 from escrowmq.core.termini.fresh import FreshContents
 from escrowmq.core.termini.loan import Loan
-from escrowmq.core.termini.state_records import CapturedTerminus, set_fields, unsettled_records
+from escrowmq.core.termini.state_records import CapturedTermini, DurableTermini, set_fields, unsettled_records
 from escrowmq.core.termini.terminus import (
     EXPIRES_AFTER,
     Durability,
@@ -70,6 +70,7 @@ class Termini:
         self.limits = TerminusLimits()
         self.fresh = FreshContents()
         self.by_key: dict[TerminusKey, Terminus] = {}
+        self.durable = DurableTermini()
         self._put_back = put_back
         self._owned: Counter[tuple[str, str]] = Counter()  # by user and virtual host
         self._last = 0  # the last number that was assigned
@@ -172,6 +173,7 @@ class Termini:
             self._unrecord(terminus)
             self._last += 1
             terminus.number = self._last
+        self.durable.changed(terminus)
         log.append(Kind.TERMINUS_SET, encode_change(**set_fields(terminus)))
         if terminus.keeps and not kept:
             for kind, parts in unsettled_records(terminus):
@@ -185,6 +187,7 @@ class Termini:
             return 0
         self.engine.log.append(Kind.TERMINUS_DELETED, encode_change(number=terminus.number))
         terminus.number = 0
+        self.durable.changed(terminus)
         return self.engine.log.end_lsn
 
     # -- suspending and ending
@@ -384,14 +387,15 @@ class Termini:
         """Return the number that must not be assigned twice, for a snapshot."""
         return {"next_terminus": self._last + 1} if self._last else {}
 
-    def captured(self) -> list[CapturedTerminus]:
+    def captured(self) -> CapturedTermini:
         """Return copies of all durable termini, for a snapshot."""
         self._record_forgotten()
-        return [CapturedTerminus(terminus) for terminus in self.by_key.values() if terminus.number]
+        return self.durable.captured()
 
     def restore(self, terminus: Terminus) -> None:
         """Add a terminus that recovery found. Its timeout starts from the beginning."""
         self.add(terminus)
+        self.durable.changed(terminus)
         terminus.state = TerminusState.SUSPENDED
         if TerminusInput.CONNECTION_LOST in EXPIRES_AFTER[terminus.settings.policy]:
             at = self.engine.now + terminus.settings.timeout_ms

@@ -43,29 +43,65 @@ def _fields(number: int, key: TerminusKey, user: str, settings: TerminusSettings
     }
 
 
-class CapturedTerminus:
-    """A quick copy of a durable terminus, which is encoded as records later, on any thread.
-
-    A user may have many thousands of termini, which are copied between two turns, so what never changes is read later,
-    and so is the number of the next delivery, which may be too high. `unsettled` is None for a terminus that has no
-    unsettled deliveries in the log.
+class DurableTermini:
+    """The durable termini, each with its number and settings as the log has them, so that a snapshot copies them in one
+    step however many they are. Only those of which deliveries may be unsettled are looked at.
     """
 
-    __slots__ = ("_number", "_settings", "_terminus", "unsettled")
+    __slots__ = ("_granted", "_unsettled")
 
-    def __init__(self, terminus: Terminus) -> None:
-        self._terminus = terminus
-        self._number = terminus.number
-        self._settings = terminus.settings
-        self.unsettled = CapturedUnsettled(terminus) if terminus.keeps and not terminus.idle else None
+    def __init__(self) -> None:
+        self._granted: dict[Terminus, tuple[int, TerminusSettings]] = {}
+        self._unsettled: dict[Terminus, None] = {}
+
+    def changed(self, terminus: Terminus) -> None:
+        """Note that number or settings of a terminus have changed."""
+        if terminus.number:
+            self._granted[terminus] = terminus.number, terminus.settings
+            if not terminus.idle:
+                self._unsettled[terminus] = None
+        else:
+            self._granted.pop(terminus, None)
+            self._unsettled.pop(terminus, None)
+
+    def unsettled(self, terminus: Terminus) -> None:
+        """Note that there are new unsettled deliveries of a terminus, which may be durable."""
+        if terminus.number:
+            self._unsettled[terminus] = None
+
+    def captured(self) -> CapturedTermini:
+        """Return a copy."""
+        found: dict[Terminus, CapturedUnsettled] = {}
+        for terminus in list(self._unsettled):
+            if terminus.keeps and not terminus.idle:
+                found[terminus] = CapturedUnsettled(terminus)
+            else:
+                del self._unsettled[terminus]
+        return CapturedTermini(self._granted.copy(), found)
+
+
+class CapturedTermini:
+    """A quick copy of the durable termini, which is encoded as records later, on any thread. What never changes is read
+    later, and so is the number of the next delivery, which may be too high. `unsettled` has those of which durable
+    deliveries are unsettled.
+    """
+
+    __slots__ = ("_granted", "unsettled")
+
+    def __init__(
+        self, granted: dict[Terminus, tuple[int, TerminusSettings]], unsettled: dict[Terminus, CapturedUnsettled]
+    ) -> None:
+        self._granted = granted
+        self.unsettled = unsettled
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
-        """Yield the records of the terminus and of its unsettled deliveries."""
-        terminus = self._terminus
-        fields = _fields(self._number, terminus.key, terminus.user, self._settings, terminus.deliveries.next_number)
-        yield Kind.TERMINUS_SET, [encode_change(**fields)]
-        if self.unsettled is not None:
-            yield from self.unsettled.records()
+        """Yield the records of the termini and of their unsettled deliveries."""
+        for terminus, (number, settings) in self._granted.items():
+            fields = _fields(number, terminus.key, terminus.user, settings, terminus.deliveries.next_number)
+            yield Kind.TERMINUS_SET, [encode_change(**fields)]
+            unsettled = self.unsettled.get(terminus)
+            if unsettled is not None:
+                yield from unsettled.records()
 
 
 class CapturedUnsettled:
