@@ -66,7 +66,7 @@ class HalfAdmin:
             try:
                 envelope = half.envelope
                 row |= {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-                row |= self._process.readable(envelope, half.content, whole=whole)
+                row = self._process.readable(envelope, half.content, whole=whole) | row
             except BrokerError as error:
                 row["unreadable"] = error.text
         return row

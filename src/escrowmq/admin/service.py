@@ -7,6 +7,7 @@ from typing import Any
 
 from escrowmq.admin.audit import audited
 from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
@@ -50,6 +51,7 @@ class AdminService:
             LoginAdmin(process),
             TopologyAdmin(process, pieces),
             CounterAdmin(process, pieces),
+            ContentAdmin(process),
             self._transactions,
             self._half,
             ReservationAdmin(process, pieces),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.wire.formats import FORMATS
+from escrowmq.wire.neutral import Id
 from escrowmq.wire.rocketmq.formats import KEYS
 
 BEGINNING: Final = 1024
@@ -24,6 +25,9 @@ def readable(envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, An
     some = body if whole else body[:BEGINNING]
     text = _text(body, some)
     return {
+        "message_id": _id(message.message_id),
+        "correlation_id": _id(message.correlation_id),
+        "content_type": message.content_type,
         "tag": message.subject,
         "keys": None if keys is None else str(keys),
         "message_group": message.group_id,
@@ -45,6 +49,12 @@ def _text(body: bytes, some: bytes) -> str | None:
     if not whole.translate(_BLANKS).isprintable():
         return None
     return some.decode("utf-8", "ignore")  # the last character may have been cut
+
+
+def _id(value: Id | None) -> str | None:
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,9 @@ def shown(body: bytes, *, whole: bool = False) -> dict[str, Any]:
 
 def test_a_message_has_its_tag_keys_properties_and_body() -> None:
     assert shown("für\tdich\n".encode()) == {
+        "message_id": "u",
+        "correlation_id": None,
+        "content_type": None,
         "tag": "new",
         "keys": "order-7",
         "message_group": None,

@@ -1,0 +1,99 @@
+"""Messages as operators see them: ids, properties, and the beginning of the body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from escrowmq.admin.operation import NothingFound, Operation, OperationRefused, Row
+from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.branches.xid import Xid
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.queues.queue import Queue
+from escrowmq.core.queues.stream import StreamQueue
+
+MOST: Final = 50
+"""The largest number of messages that one operation shows."""
+
+
+class ContentAdmin:
+    """The operations by name are in `operations`. They change nothing. Raises OperationRefused or BrokerError."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self._broker = process.broker
+        self.operations: Mapping[str, Operation] = {"queue.peek": self.peek, "tx.messages": self.of_branch}
+
+    async def peek(self, vhost: str, queue: str, count: int = 10, start: int = 0) -> list[Row]:
+        """Return the first messages of a queue that are ready, from position `start` on, at most `count` (1 to `MOST`).
+        They stay where they are: nobody receives them, and no delivery is counted.
+        """
+        if not 1 <= count <= MOST:
+            raise OperationRefused(f"the number of messages is 1 to {MOST}, and not {count}")
+        found = self._broker.directory.vhost(vhost).queue(queue)
+        if found.fault:
+            raise OperationRefused(f"queue '{queue}' is unavailable: {found.fault}")
+        return [self._entry(entry) for entry in first_entries(found, count, start)]
+
+    async def of_branch(self, xid: str) -> Row:
+        """Return the messages that a branch takes from queues and those that it brings to them: of each at most `MOST`,
+        and whether these are `all`. Reserved messages are not among them, because the broker has not read them.
+        """
+        branch = self._broker.branches.by_xid.get(Xid.parse(xid))
+        if branch is None:
+            raise NothingFound(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
+        taken, brought = list(islice(_taken(branch), MOST + 1)), list(islice(_brought(branch), MOST + 1))
+        return {
+            "taken": [
+                {"queue": queue.name, "vhost": queue.vhost, **self._entry(entry)} for queue, entry in taken[:MOST]
+            ],
+            "brought": [
+                {"queues": [queue.name for queue in queues], **self._message(envelope, content)}
+                for queues, envelope, content in brought[:MOST]
+            ],
+            "all": len(taken) <= MOST and len(brought) <= MOST and not branch.reservations and branch.unread is None,
+        }
+
+    def _entry(self, entry: Entry) -> Row:
+        place = {"position": entry.position, "deliveries": entry.deliveries, "time_ms": entry.run.time}
+        return place | self._message(entry.run.envelope, entry.content)
+
+    def _message(self, envelope: Envelope, content: bytes) -> Row:
+        row: Row = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
+        try:
+            return row | self._process.readable(envelope, content, whole=False)
+        except BrokerError as error:
+            return row | {"unreadable": error.text}
+
+
+def first_entries(queue: Queue, count: int, start: int = 0) -> list[Entry]:
+    """Return the first `count` entries of a queue that are ready, from position `start` on, without removing them."""
+    found: list[Entry] = []
+    if isinstance(queue, StreamQueue):
+        while len(found) < count and (more := queue.read(start, count - len(found))):
+            found += more
+            start = more[-1].position + 1
+        return found
+    for _, level in sorted(queue.order.levels(), key=lambda each: -each[0]):
+        if len(found) < count:
+            found += level.scan(start, queue.visible_end, count - len(found))
+    return found
+
+
+def _taken(branch: XaBranch) -> Iterator[tuple[Queue, Entry]]:
+    for settlement in branch.settlements:
+        for entry in settlement.entries:
+            yield settlement.consumer.queue, entry
+
+
+def _brought(branch: XaBranch) -> Iterator[tuple[Sequence[Queue], Envelope, bytes]]:
+    for publication in branch.publications:
+        for content in publication.contents:
+            yield publication.queues, publication.envelope, content
+    for run in branch.runs:
+        for content in run.contents:
+            yield run.queues, run.envelope, content
