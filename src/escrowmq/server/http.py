@@ -20,7 +20,7 @@ from typing import Final
 
 from escrowmq.config import HttpSection, LogSection
 
-NEEDED: Final = ("prometheus_client", "starlette", "uvicorn")
+NEEDED: Final = ("jinja2", "prometheus_client", "starlette", "uvicorn")
 """The modules that the extra `http` installs."""
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 60.0
@@ -95,7 +95,7 @@ class HttpProcess:
             started = loop.time()
             try:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "escrowmq.admin.http", json.dumps(self._options)),
+                    *(sys.executable, "-m", "escrowmq.web", json.dumps(self._options)),
                     stdin=asyncio.subprocess.PIPE,
                     pass_fds=[sock.fileno() for sock in self._sockets],
                     start_new_session=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, LONGEST_BODY, reason_of
@@ -40,8 +40,8 @@ class HttpInterface:
         self._broker = broker
         self._open_metrics = open_metrics
 
-    def app(self) -> Starlette:
-        """Return the application."""
+    def app(self, others: Sequence[BaseRoute] = ()) -> Starlette:
+        """Return the application, which also has the routes `others`."""
         return Starlette(
             routes=[
                 Route("/health", self.health),
@@ -49,6 +49,7 @@ class HttpInterface:
                 Route("/metrics/detailed", self.metrics_detailed),
                 Route("/api/{path:path}", self.read),
                 Route("/api/{path:path}", self.change, methods=["POST"]),
+                *others,
             ],
             exception_handlers={
                 NotAuthorised: _not_authorised,

@@ -35,8 +35,10 @@ class FigureProcess(FakeProcess):
 
     def figures(self) -> dict[str, Any]:
         journal = dict.fromkeys(
-            ("batches", "records", "bytes", "snapshots", "segments", "segments_deleted", "disk_bytes"), 7
+            ("batches", "records", "bytes", "snapshots", "segments", "segments_deleted", "disk_bytes", "syncs"), 7
         )
+        journal |= dict.fromkeys(("sync_us_total", "sync_us_median", "sync_us_p99"), 900)
+        journal |= dict.fromkeys(("end_lsn", "synced_lsn", "snapshot_lsn"), 4096)
         return {
             "version": "1.2.3",
             "pid": 7,
@@ -51,7 +53,7 @@ class FigureProcess(FakeProcess):
             "unavailable_queues": 0,
             "memory": {"resident_bytes": 1000, "limit_bytes": 2000},
             "disk": {"free_bytes": 3000, "limit_bytes": 4000},
-            "journal": journal | {"unwritten_bytes": 11},
+            "journal": journal | {"unwritten_bytes": 11, "maintenance": "idle"},
         }
 
     def counters(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The HTTP process: `python -m escrowmq.admin.http OPTIONS`, an object in JSON. The broker starts it, sends it
+"""The HTTP process: `python -m escrowmq.web OPTIONS`, an object in JSON. The broker starts it, sends it
 settings of the log on standard input, one object on each line, and ends it by closing standard input.
 """
 
@@ -21,6 +21,7 @@ from escrowmq import logs
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
+from escrowmq.console.app import Console
 
 _LARGEST_HEAD = 64 << 10
 _PIPE_BYTES = 64 << 10
@@ -36,9 +37,11 @@ class _Server(uvicorn.Server):
 
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
-    interface = HttpInterface(RemoteBroker(Path(options["data_dir"])), open_metrics=options["open_metrics"])
+    data_dir = Path(options["data_dir"])
+    broker = RemoteBroker(data_dir)
+    interface = HttpInterface(broker, open_metrics=options["open_metrics"])
     config = uvicorn.Config(
-        interface.app(),
+        interface.app(Console(broker, data_dir).routes()),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",

@@ -1,0 +1,88 @@
+"""What operators change on the console: each action is one operation of the broker, with a form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+LONGEST_REASON: Final = 1000
+
+
+class FormRefused(Exception):  # noqa: N818 - named for what happened
+    """A form is incomplete. The text is for the operator."""
+
+
+class Action(NamedTuple):
+    """A change. `fields` are the arguments of its operation; `typed` is the one whose value has to be typed again; with
+    `reasoned`, a reason has to be given. `done` is the text that follows, with the fields and `result` in braces.
+    """
+
+    operation: str
+    fields: tuple[str, ...]
+    done: str
+    typed: str = ""
+    reasoned: bool = False
+    logged: bool = True
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    "branch-commit": Action("tx.commit", ("xid",), "Branch {xid} was committed.", "xid", reasoned=True),
+    "branch-rollback": Action("tx.rollback", ("xid",), "Branch {xid} was rolled back.", "xid", reasoned=True),
+    "branch-forget": Action("tx.forget", ("xid",), "Branch {xid} was forgotten.", "xid", reasoned=True),
+    "half-commit": Action(
+        "half.commit", ("vhost", "transaction"), "The half message was committed.", "transaction", reasoned=True
+    ),
+    "half-drop": Action(
+        "half.drop", ("vhost", "transaction"), "The half message was dropped.", "transaction", reasoned=True
+    ),
+    "half-resume": Action("half.resume", ("vhost", "transaction"), "The half message is checked again.", reasoned=True),
+    "link-release": Action(
+        "link.release",
+        ("vhost", "container", "link"),
+        "{result} deliveries of link {link} were returned to their queue.",
+        reasoned=True,
+    ),
+    "link-expire": Action(
+        "link.expire", ("vhost", "container", "link", "role"), "Link {link} was ended.", "link", reasoned=True
+    ),
+    "hold-release": Action(
+        "hold.release", ("vhost", "queue", "group"), "{result} messages were returned to queue {queue}.", reasoned=True
+    ),
+    "connection-close": Action("connection.close", ("peer", "reason"), "The connection from {peer} was closed."),
+    "journal-snapshot": Action("journal.snapshot", (), "A snapshot was taken.", logged=False),
+    "journal-compact": Action("journal.compact", (), "The journal was compacted.", logged=False),
+    "user-add": Action("user.add", ("name", "password", "tags"), "User {name} was added."),
+    "user-tags": Action("user.tags", ("name", "tags"), "User {name} has new tags."),
+    "user-password": Action("user.password", ("name", "password"), "User {name} has a new password."),
+    "user-delete": Action("user.delete", ("name",), "User {name} was deleted.", "name"),
+    "vhost-add": Action("vhost.add", ("name",), "Virtual host {name} was added."),
+    "vhost-delete": Action("vhost.delete", ("name",), "Virtual host {name} was deleted.", "name"),
+    "permission-set": Action(
+        "permission.set", ("user", "vhost", "configure", "write", "read"), "User {user} has permissions in {vhost}."
+    ),
+    "permission-clear": Action("permission.clear", ("user", "vhost"), "User {user} has no permissions in {vhost}."),
+}
+"""By name, which is the last part of the path to which the form is sent."""
+
+_SHAPED: Final[Mapping[str, Callable[[str], Any]]] = {
+    "tags": lambda text: [tag for tag in text.replace(",", " ").split() if tag],
+}
+"""Arguments that are not texts."""
+
+
+def arguments_of(action: Action, form: Mapping[str, str], user: str) -> dict[str, Any]:
+    """Return the arguments of the operation that a form asks for. Raises FormRefused."""
+    missing = [name for name in action.fields if name not in form]
+    if missing:
+        raise FormRefused(f"the form has no field {missing[0]}")
+    if action.typed and form.get("typed", "").strip() != form[action.typed]:
+        raise FormRefused(f"nothing was done: the {action.typed} that was typed is not {form[action.typed]}")
+    reason = form.get("why", "").strip()
+    if action.reasoned and not 1 <= len(reason) <= LONGEST_REASON:
+        raise FormRefused(f"nothing was done: a reason of 1 to {LONGEST_REASON} characters is required")
+    arguments = {name: _SHAPED.get(name, str)(form[name]) for name in action.fields}
+    if action.logged:
+        arguments["by"] = user
+        if reason:
+            arguments["why"] = reason
+    return arguments

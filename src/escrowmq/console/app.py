@@ -1,0 +1,253 @@
+"""The routes of the console: the login, the pages, their files, and the forms."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
+from escrowmq.admin.http.management import NothingThere
+from escrowmq.admin.http.paths import segments
+from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of
+from escrowmq.console.pages import FOUND, MENU
+from escrowmq.console.rates import Rates
+from escrowmq.console.rendering import render
+from escrowmq.console.screens import overview
+from escrowmq.console.sessions import LoginSession, Sessions
+from escrowmq.console.visit import Visit
+
+HOME: Final = "/console/"
+COOKIE: Final = "escrowmq"
+LONGEST_FORM: Final = 32 << 10
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""The content security policy: nothing comes from elsewhere, and no script is in a page."""
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATIC: Final = Path(__file__).with_name("static")
+_log = logging.getLogger("escrowmq.http")
+
+
+class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
+    """The browser has no session, or its login is no longer valid."""
+
+
+class Console:
+    """The console over `broker`, whose journal is in `data_dir`."""
+
+    def __init__(self, broker: AskedBroker, data_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._broker = broker
+        self._data_dir = data_dir
+        self.sessions = Sessions(clock)
+        self._rates = Rates(broker)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes."""
+        return [
+            Route("/", self.home),
+            Mount("/console/static", StaticFiles(directory=_STATIC)),
+            Route("/console", self.home),
+            Route("/console/login", self._guarded(self.login_form)),
+            Route("/console/login", self._guarded(self.login), methods=["POST"]),
+            Route("/console/logout", self._guarded(self.logout), methods=["POST"]),
+            Route("/console/rates", self._guarded(self.rates)),
+            Route("/console/actions/{name}", self._guarded(self.act), methods=["POST"]),
+            Route("/console/{path:path}", self._guarded(self.page)),
+        ]
+
+    # -- who asks
+
+    async def home(self, request: Request) -> Response:
+        """Lead to the console."""
+        del request
+        return RedirectResponse(HOME, HTTPStatus.SEE_OTHER, HEADERS)
+
+    async def login_form(self, request: Request) -> Response:
+        """Show the form of the login."""
+        return _html("login.html", then=_local(request.query_params.get("then", "")), failed="", user="")
+
+    async def login(self, request: Request) -> Response:
+        """Open a session for a user with the tag monitoring or administrator."""
+        form = await _form(request)
+        _check_origin(request)
+        user, password = form.get("user", ""), form.get("password", "")
+        then = _local(form.get("then", ""))
+        try:
+            await self._operator(request, user, password)
+        except NotLoggedIn as refusal:
+            return _html("login.html", HTTPStatus.UNAUTHORIZED, then=then, failed=str(refusal), user=user)
+        answer = RedirectResponse(then, HTTPStatus.SEE_OTHER, HEADERS)
+        answer.set_cookie(
+            COOKIE,
+            self.sessions.open(user, password),
+            path="/console",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def logout(self, request: Request) -> Response:
+        """End the session."""
+        session, _ = await self._session(request)
+        _check_form(await _form(request), session)
+        self.sessions.close(request.cookies[COOKIE])
+        answer = RedirectResponse("/console/login", HTTPStatus.SEE_OTHER, HEADERS)
+        answer.delete_cookie(COOKIE, path="/console")
+        return answer
+
+    async def _session(self, request: Request) -> tuple[LoginSession, Operator]:
+        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        if session is None:
+            raise NotLoggedIn("Please log in.")
+        return session, await self._operator(request, session.user, session.password)
+
+    async def _operator(self, request: Request, user: str, password: str) -> Operator:
+        host, port = request.client or ("", 0)
+        found = await self._broker.ask("user.login", address=host, port=port, user=user, password=password)
+        if found["user"] is None:
+            raise NotLoggedIn("The user or the password is wrong, or there were too many attempts.")
+        if not {ADMINISTRATOR, MONITORING} & set(found["tags"]):
+            raise NotLoggedIn(f"User {user} needs the tag monitoring or administrator for the console.")
+        return Operator(found["user"], tuple(found["tags"]))
+
+    # -- pages and forms
+
+    async def rates(self, request: Request) -> Response:
+        """Answer with the columns of the plots."""
+        return JSONResponse(await overview.rates(await self._visit(request, {})), headers=HEADERS)
+
+    async def page(self, request: Request) -> Response:
+        """Show a page."""
+        path = segments(_path(request).encode())
+        found = None if path is None else FOUND.find(path[1:])
+        if found is None:
+            raise NothingThere("There is no such page.")
+        page, names = found
+        visit = await self._visit(request, names)
+        if page.administrators and not visit.administrator:
+            raise HTTPException(
+                HTTPStatus.FORBIDDEN, "This page shows messages or users: it needs the tag administrator."
+            )
+        context = await page.screen(visit)
+        notices, visit.session.notices = visit.session.notices, []
+        return _html(
+            page.template, visit=visit, title=page.title, menu=MENU, here=page.menu, notices=notices, **context
+        )
+
+    async def act(self, request: Request) -> Response:
+        """Do what a form asks for, and lead back to its page, which shows the outcome."""
+        session, operator = await self._session(request)
+        form = await _form(request)
+        _check_form(form, session)
+        action = ACTIONS.get(request.path_params["name"])
+        if action is None:
+            raise NothingThere("There is no such action.")
+        if ADMINISTRATOR not in operator.tags:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "Changes need the tag administrator.")
+        back = _local(form.get("back", ""))
+        try:
+            result = await self._broker.ask(action.operation, **arguments_of(action, form, operator.user))
+        except (FormRefused, BrokerRefused) as refusal:
+            session.notices.append(("failed", str(refusal)))
+        else:
+            session.notices.append(("done", action.done.format_map({**form, "result": result})))
+            back = _local(form.get("then", back))
+        return RedirectResponse(back, HTTPStatus.SEE_OTHER, HEADERS)
+
+    async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
+        session, operator = await self._session(request)
+        query = dict(request.query_params)
+        return Visit(self._broker, self._rates, self._data_dir, session, operator, _path(request), names, query)
+
+    def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler whose failures are pages."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except NotLoggedIn:
+                then = _path(request) if request.method == "GET" else HOME
+                if "hx-request" in request.headers:  # the whole page goes to the login, not a part of it
+                    return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS | {"HX-Refresh": "true"})
+                return RedirectResponse(f"/console/login?then={quote(then)}", HTTPStatus.SEE_OTHER, HEADERS)
+            except NothingThere as error:
+                return _failure(HTTPStatus.NOT_FOUND, str(error) or "There is no such page.")
+            except BrokerRefused as error:
+                return _failure(HTTPStatus.NOT_FOUND if error.missing else HTTPStatus.BAD_REQUEST, str(error))
+            except BadQuery as error:
+                return _failure(HTTPStatus.BAD_REQUEST, str(error))
+            except HTTPException as error:
+                return _failure(HTTPStatus(error.status_code), error.detail)
+            except BrokerUnavailable as error:
+                _log.warning("%s: %s", request.url.path, error)
+                return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "The broker does not answer. Try again in a moment.")
+            except ClientDisconnect:
+                return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+        return handle
+
+
+def _html(template: str, status: HTTPStatus = HTTPStatus.OK, /, **context: Any) -> Response:
+    return HTMLResponse(render(template, **context), status, HEADERS)
+
+
+def _failure(status: HTTPStatus, text: str) -> Response:
+    return _html("failure.html", status, title=status.phrase, text=text)
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request as it was sent, in which `%2F` is part of a name."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    return raw.partition(b"?")[0].decode("ascii", "replace")
+
+
+def _local(path: str) -> str:
+    """Return a path of the console, so that no form leads to another site."""
+    return path if path.startswith(HOME) and "\\" not in path and not any(map(str.isspace, path)) else HOME
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form. Raises HTTPException for one that is too long or no form."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST_FORM:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form has more than {LONGEST_FORM} octets.")
+    try:
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError as error:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "The request is not a form.") from error
+    return {name: values[-1] for name, values in found.items()}
+
+
+def _check_form(form: Mapping[str, str], session: LoginSession) -> None:
+    """Raises HTTPException for a form that does not come from a page of this session."""
+    if not secrets.compare_digest(form.get("form_token", "").encode(), session.form_token.encode()):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "The form is not from a page of this session. Load the page again.")
+
+
+def _check_origin(request: Request) -> None:
+    """Raises HTTPException for a login that another site's page sends."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Another site has sent this form.")

@@ -1,0 +1,47 @@
+"""The pages of the console by path: each has a screen, a template, and a title."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from escrowmq.admin.http.paths import PathTable
+from escrowmq.console.screens import journal, overview, people, queues, transactions, unsettled
+from escrowmq.console.visit import Visit
+
+Screen = Callable[[Visit], Awaitable[dict[str, Any]]]
+
+
+class Page(NamedTuple):
+    """A page. `menu` is the entry of the menu that is marked on it."""
+
+    screen: Screen
+    template: str
+    title: str
+    menu: str
+    administrators: bool = False
+    """Whether it shows messages, for which the user needs the tag administrator."""
+
+
+PAGES: Final[Mapping[str, Page]] = {
+    "": Page(overview.overview, "overview.html", "Overview", "overview"),
+    "transactions": Page(transactions.transactions, "transactions.html", "Transactions", "transactions"),
+    "transactions/{xid}": Page(transactions.branch, "branch.html", "Branch", "transactions"),
+    "half-messages/{vhost}/{transaction}": Page(
+        transactions.half_message, "half_message.html", "Half message", "transactions", administrators=True
+    ),
+    "queues": Page(queues.queues, "queues.html", "Queues", "queues"),
+    "queues/{vhost}/{queue}": Page(queues.queue, "queue.html", "Queue", "queues"),
+    "topics": Page(queues.topics, "topics.html", "Topics and groups", "topics"),
+    "unsettled": Page(unsettled.unsettled, "unsettled.html", "Unsettled", "unsettled"),
+    "journal": Page(journal.journal, "journal.html", "Journal", "journal"),
+    "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
+    "connections": Page(people.connections, "connections.html", "Connections", "connections"),
+    "users": Page(people.users, "users.html", "Users", "users", administrators=True),
+}
+"""By path below `/console/`."""
+MENU: Final[Mapping[str, tuple[str, str]]] = {
+    page.menu: (path, page.title) for path, page in PAGES.items() if "{" not in path
+}
+"""The entries of the menu, with path and title."""
+FOUND: Final = PathTable(PAGES)

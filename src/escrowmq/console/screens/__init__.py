@@ -1,0 +1,1 @@
+"""The screens of the console, one module for each subject."""

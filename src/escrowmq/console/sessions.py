@@ -1,0 +1,72 @@
+"""Sessions of the console: a login in a browser, known by a random token in a cookie.
+
+A session keeps the password in memory and shows it to the broker with each request, as HTTP basic authentication does,
+so a changed password, a deleted user and changed tags have effect at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+IDLE_SECONDS: Final = 3600.0
+"""A session without a request for so long ends."""
+MOST: Final = 1000
+"""The largest number of sessions; beyond it, the one without a request for the longest time ends."""
+_OCTETS: Final = 32
+
+
+@dataclass
+class LoginSession:
+    """One login. `form_token` proves that a form comes from a page of this session. `notices` are texts that the next
+    page shows, each with the word `done` or `failed`.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    form_token: str = field(repr=False)
+    seen: float
+    notices: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Sessions:
+    """The sessions by token. `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._by_token: dict[str, LoginSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def open(self, user: str, password: str) -> str:
+        """Begin a session, and return its token."""
+        self._forget_idle()
+        while len(self._by_token) >= MOST:
+            del self._by_token[next(iter(self._by_token))]
+        token = secrets.token_urlsafe(_OCTETS)
+        self._by_token[token] = LoginSession(user, password, secrets.token_urlsafe(_OCTETS), self._clock())
+        return token
+
+    def find(self, token: str) -> LoginSession | None:
+        """Return the session of a token, and note that it was used; None if there is none."""
+        self._forget_idle()
+        session = self._by_token.pop(token, None)
+        if session is not None:
+            session.seen = self._clock()
+            self._by_token[token] = session  # the longest unused is first
+        return session
+
+    def close(self, token: str) -> None:
+        """End a session, if there is one."""
+        self._by_token.pop(token, None)
+
+    def _forget_idle(self) -> None:
+        limit = self._clock() - IDLE_SECONDS
+        while self._by_token:
+            token = next(iter(self._by_token))
+            if self._by_token[token].seen > limit:
+                return
+            del self._by_token[token]

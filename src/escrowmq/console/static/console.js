@@ -1,0 +1,17 @@
+// Pages refresh parts of themselves (hx-trigger). A part in which somebody is typing or has opened a form is left alone,
+// and so is a page that nobody sees.
+"use strict";
+
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const part = event.detail.target;
+  if (document.hidden || part.contains(document.activeElement) || part.querySelector("details[open]")) {
+    event.preventDefault();
+  }
+});
+
+// The query of the page stays the query of its parts.
+document.addEventListener("htmx:configRequest", (event) => {
+  for (const [name, value] of new URLSearchParams(location.search)) {
+    if (!(name in event.detail.parameters)) event.detail.parameters[name] = value;
+  }
+});

@@ -1,0 +1,153 @@
+"""The console in a real Chromium: a branch in doubt is found after a kill and decided; each screen is accessible."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from escrowmq import client
+from escrowmq.console.pages import MENU
+from tests.broker import wait_until
+from tests.integration.test_server_http import HttpBroker, started
+from tests.interop.node_clients import NODE
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+AXE = NODE / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM = shutil.which("chromium")
+SECONDS = 60
+EVIL = "<img src=x onerror=document.title='broken'>"
+
+playwright: Any = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.skipif(CHROMIUM is None or not AXE.exists(), reason="needs Chromium, and npm ci in NODE")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as started_playwright:
+        found = started_playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpBroker]:
+    with started(tmp_path_factory.mktemp("console")) as found:
+        prepare(found)
+        yield found
+
+
+def prepare(site: HttpBroker) -> None:
+    """Leave a branch in doubt, which takes an order and brings a bill."""
+    with client.connect(site.broker.url) as connection:
+        channel = connection.channel()
+        for queue in ("orders", "bills", EVIL):
+            channel.queue_declare(queue, durable=True)
+        order = client.Properties(delivery_mode=2, message_id="order-7", headers={"note": EVIL})
+        channel.basic_publish("", "orders", b"seven pears", order)
+        wait_until(lambda: channel.message_count("orders") == 1)
+        method, _, _ = channel.basic_get("orders")
+        assert method is not None
+        connection.tpc_begin(connection.xid(1, "purchase 7", "broker"))
+        channel.basic_publish("", "bills", EVIL.encode(), client.Properties(delivery_mode=2, message_id="bill-7"))
+        channel.basic_ack(method.delivery_tag)
+        connection.tpc_prepare()
+
+
+class Visitor:
+    """An operator at a browser, who has logged in."""
+
+    def __init__(self, browser: Browser, site: HttpBroker, **options: Any) -> None:
+        self.base = f"http://127.0.0.1:{site.port}"
+        self.context = browser.new_context(**options)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(SECONDS * 1000)
+        self.faults: list[str] = []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda line: self.faults.append(line.text) if "Security Policy" in line.text else None)
+        self.page.goto(self.base)
+        self.page.fill("[name=user]", "guest")
+        self.page.fill("[name=password]", "guest")
+        self.page.click("button")
+
+    def __enter__(self) -> Page:
+        return self.page
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+        assert self.faults == []
+
+
+def violations(page: Page) -> list[Any]:
+    """Return what axe-core finds on a page. It is brought in by the debugger, which no policy of a page forbids."""
+    session = page.context.new_cdp_session(page)
+    session.send("Runtime.evaluate", {"expression": AXE.read_text()})
+    found: list[Any] = page.evaluate(
+        "axe.run().then(found => found.violations.map(each => [each.id, each.nodes.map(node => node.html)]))"
+    )
+    return found
+
+
+def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, site: HttpBroker) -> None:
+    site.broker.kill()
+    site.broker.start()
+    wait_until(site.answers)
+    with Visitor(browser, site) as page:
+        assert "1" in page.locator(".tile.doubt strong").inner_text()
+        page.click("nav >> text=Transactions")
+        page.click("text=purchase 7 · broker")
+        assert page.locator(".message", has_text="seven pears").is_visible()
+        assert page.locator(".message", has_text="bill-7").locator("pre.body").inner_text() == EVIL
+        xid = page.locator("dt:has-text('Xid') + dd").inner_text()
+        page.click("summary:has-text('Commit')")
+        form = page.locator("form[action$=branch-commit]")
+        form.locator("[name=why]").fill("its manager is gone")
+        form.locator("[name=typed]").fill("something else")
+        form.locator("button").click()
+        assert page.locator(".notice.failed").is_visible()
+        page.click("summary:has-text('Commit')")
+        form.locator("[name=why]").fill("its manager is gone")
+        form.locator("[name=typed]").fill(xid)
+        form.locator("button").click()
+        assert "was committed" in page.locator(".notice.done").inner_text()
+    with client.connect(site.broker.url) as connection:
+        channel = connection.channel()
+        assert (channel.message_count("orders"), channel.message_count("bills")) == (0, 1)
+    assert re.search("tx.commit .*by='guest' why='its manager is gone'", site.broker.log())
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}}])
+def test_every_screen_is_accessible_in_light_and_dark(browser: Browser, site: HttpBroker, options: Any) -> None:
+    with Visitor(browser, site, **options) as page:
+        for path in [*(path for path, _ in MENU.values()), "queues/%2F/bills?peek=1", "transactions?list=half"]:
+            page.goto(page.url.partition("/console/")[0] + "/console/" + path)
+            assert page.locator("main h1").is_visible()
+            assert violations(page) == [], path
+            width = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert width, f"{path} is wider than the window"
+            assert "broken" not in page.title()
+
+
+def test_the_overview_refreshes_itself_and_draws(browser: Browser, site: HttpBroker) -> None:
+    with Visitor(browser, site) as page:
+        page.wait_for_selector(".plot canvas")
+        before = page.locator("#live").element_handle()
+        assert before is not None
+        page.wait_for_function("element => !element.isConnected", arg=before)
+        assert page.locator(".tile").count() == 6
+
+
+def test_everything_can_be_reached_by_keyboard(browser: Browser, site: HttpBroker) -> None:
+    with Visitor(browser, site) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        reached = set()
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.textContent.trim()"))
+        assert {title for _, title in MENU.values()} <= reached

@@ -1,0 +1,48 @@
+"""Forms become arguments of operations, or are refused."""
+
+from __future__ import annotations
+
+from inspect import signature
+
+import pytest
+
+from escrowmq.admin.audit import LOGGED
+from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of
+from tests.unit.admin.http.sites import HttpSite
+
+GIVEN = {"xid": "1:a:b", "typed": "1:a:b", "why": " because "}
+
+
+def test_a_form_becomes_the_arguments_of_an_operation() -> None:
+    assert arguments_of(ACTIONS["branch-commit"], GIVEN, "u") == {"xid": "1:a:b", "by": "u", "why": "because"}
+    form = {"name": "v", "password": "p", "tags": "monitoring, administrator"}
+    assert arguments_of(ACTIONS["user-add"], form, "u")["tags"] == ["monitoring", "administrator"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"typed": "1:a"}, "typed"),
+        ({"typed": ""}, "typed"),
+        ({"why": " "}, "reason"),
+        ({"why": "x" * 1001}, "reason"),
+    ],
+)
+def test_an_incomplete_form_is_refused(change: dict[str, str], text: str) -> None:
+    with pytest.raises(FormRefused, match=text):
+        arguments_of(ACTIONS["branch-commit"], GIVEN | change, "u")
+
+
+def test_a_form_without_a_field_is_refused() -> None:
+    with pytest.raises(FormRefused, match="xid"):
+        arguments_of(ACTIONS["branch-commit"], {"typed": "", "why": "x"}, "u")
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_action_is_an_operation_of_the_broker_with_these_arguments(name: str) -> None:
+    action = ACTIONS[name]
+    operation = HttpSite().broker._operations[action.operation]
+    assert set(action.fields) <= set(signature(operation, follow_wrapped=True).parameters)
+    assert action.logged == (action.operation in LOGGED)
+    assert action.typed in ("", *action.fields)
+    action.done.format_map(dict.fromkeys((*action.fields, "result"), ""))

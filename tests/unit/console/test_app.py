@@ -1,0 +1,154 @@
+"""Who may see the console, and which forms it accepts."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.console.app import HEADERS, LONGEST_FORM
+from escrowmq.console.sessions import IDLE_SECONDS
+from tests.unit.console.sites import Browser
+
+
+def stranger() -> Browser:
+    return Browser(user="")
+
+
+def test_without_a_login_every_page_leads_to_the_login() -> None:
+    browser = stranger()
+    answer = browser.open("/console/queues/%2F/q")
+    assert (answer.status, answer.headers["location"]) == (303, "/console/login?then=/console/queues/%252F/q")
+    assert browser.open("/").headers["location"] == "/console/"
+    assert browser.open("/console/rates").status == 303
+    part = browser.open("/console/queues", **{"hx-request": "true"})
+    assert (part.status, part.headers["hx-refresh"]) == (204, "true")
+
+
+def test_a_login_opens_a_session_and_leads_on() -> None:
+    browser = stranger()
+    answer = browser.log_in("guest")
+    assert (answer.status, answer.headers["location"]) == (303, "/console/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/console"))
+    assert browser.open("/console/").status == 200
+
+
+@pytest.mark.parametrize("password", ["wrong", ""])
+def test_a_wrong_login_is_refused(password: str) -> None:
+    browser = stranger()
+    answer = browser.log_in("guest", password)
+    assert (answer.status, "set-cookie" in answer.headers) == (401, False)
+    assert browser.open("/console/").status == 303
+
+
+def test_a_user_without_a_tag_is_told_which_it_needs() -> None:
+    browser = stranger()
+    browser.server.broker.access.add_user("u", "hash", ("management",))
+    answer = browser.log_in("u")
+    assert (answer.status, b"tag monitoring" in answer.body) == (401, True)
+
+
+def test_a_deleted_user_and_lost_tags_end_a_session_at_once() -> None:
+    browser = Browser(user="m")
+    assert browser.open("/console/").status == 200
+    browser.server.broker.access.set_tags("m", ())
+    assert browser.open("/console/").status == 303
+    browser.server.broker.access.set_tags("m", ("monitoring",))
+    assert browser.open("/console/").status == 200
+    del browser.server.broker.access.users["m"]
+    assert browser.open("/console/").status == 303
+
+
+def test_an_idle_session_ends() -> None:
+    browser = Browser()
+    browser.now += IDLE_SECONDS - 1
+    assert browser.open("/console/").status == 200
+    browser.now += IDLE_SECONDS
+    assert browser.open("/console/").status == 303
+
+
+def test_a_logout_ends_the_session() -> None:
+    browser = Browser()
+    token = form_token(browser)
+    assert browser.send("/console/logout", {}).status == 403
+    assert browser.send("/console/logout", {"form_token": token}).status == 303
+    assert browser.open("/console/").status == 303
+
+
+def form_token(browser: Browser) -> str:
+    return browser.text("/console/").partition('name="form_token" value="')[2].partition('"')[0]
+
+
+def add_user(browser: Browser, **fields: str) -> int:
+    form = {"form_token": form_token(browser), "name": "new", "password": "p", "tags": ""} | fields
+    return browser.send("/console/actions/user-add", form).status
+
+
+@pytest.mark.parametrize("token", ["", "x", "ü"])
+def test_a_form_of_another_site_changes_nothing(token: str) -> None:
+    browser = Browser()
+    assert add_user(browser, form_token=token) == 403
+    assert "new" not in browser.server.broker.access.users
+
+
+def test_the_token_of_another_session_is_worth_nothing() -> None:
+    browser, other = Browser(), Browser()
+    assert add_user(browser, form_token=form_token(other)) == 403
+
+
+def test_a_login_that_another_site_sends_is_refused() -> None:
+    browser = stranger()
+    assert browser.log_in("guest", **{"sec-fetch-site": "cross-site"}).status == 403
+    assert browser.log_in("guest", **{"sec-fetch-site": "same-origin"}).status == 303
+
+
+def test_changes_need_the_tag_administrator() -> None:
+    browser = Browser(user="m")
+    assert add_user(browser) == 403
+    assert "new" not in browser.server.broker.access.users
+
+
+def test_a_change_is_done_and_leads_back() -> None:
+    browser = Browser()
+    form = {"form_token": form_token(browser), "name": "new", "password": "p", "tags": "", "back": "/console/users"}
+    answer = browser.send("/console/actions/user-add", form)
+    assert (answer.status, answer.headers["location"]) == (303, "/console/users")
+    assert "User new was added." in browser.text("/console/users")
+
+
+@pytest.mark.parametrize("back", ["https://example.org/", "//x.org", "/console/\\x.org", "/api/", "/console/ x"])
+def test_no_form_leads_to_another_site(back: str) -> None:
+    browser = Browser()
+    form = {"form_token": form_token(browser), "name": "new", "password": "p", "tags": "", "back": back}
+    assert browser.send("/console/actions/user-add", form).headers["location"] == "/console/"
+    answer = stranger().send("/console/login", {"user": "guest", "password": "password of guest", "then": back})
+    assert answer.headers["location"] == "/console/"
+
+
+def test_forms_are_bounded_and_must_be_forms() -> None:
+    browser = Browser()
+    assert browser.send("/console/login", {"user": "x" * LONGEST_FORM}).status == 413
+    headers = {"cookie": browser.cookie}
+    assert browser.request("POST", "/console/actions/user-add", headers, b"\xff\x00").status == 400
+    assert browser.request("POST", "/console/actions/user-add", headers, b"a=%ff").status == 400
+    assert browser.send("/console/actions/nothing", {"form_token": form_token(browser)}).status == 404
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/login", "/console/none", "/console/rates"])
+def test_every_answer_forbids_what_browsers_would_allow(path: str) -> None:
+    answer = Browser().open(path)
+    assert {name: answer.headers[name.lower()] for name in HEADERS} == HEADERS
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/console/none", "/console/queues/a", "/console/static/../app.py", "/console/static/%2e%2e/app.py"]
+)
+def test_unknown_pages_are_not_found(path: str) -> None:
+    assert Browser().open(path).status == 404
+
+
+def test_a_broker_that_does_not_answer_is_said() -> None:
+    browser = Browser()
+    browser.broker.gone = True
+    answer = browser.open("/console/")
+    assert (answer.status, b"does not answer" in answer.body) == (503, True)

@@ -1,0 +1,93 @@
+"""The journal as the console reads it: pages of records by address, the newest ones, and single ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from escrowmq.console import log
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
+from escrowmq.journal.format import parse_name
+from tests.unit.inspection.journals import Writer, publish
+
+
+def journal_with(folder: Path, pairs: int, kind: int = Kind.PUBLISH) -> Path:
+    """Write a journal of small segments, with declarations and other records in turn."""
+    writer = Writer(folder, segment_bytes=700)
+    for number in range(pairs):
+        declared = encode_change(vhost="/", id=number, name=f"q{number}", auto_delete=False, arguments={})
+        writer.sync((Kind.QUEUE_DECLARED, [declared]), (kind, publish([b"x" * 50], queue=number)))
+    writer.journal.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal of several segments, with ten publishes and ten declarations in turn."""
+    return journal_with(tmp_path_factory.mktemp("journal"), 10)
+
+
+def lsns(page: log.LogPage) -> list[int]:
+    return [line.lsn for line in page.lines]
+
+
+def test_pages_follow_each_other_without_a_gap(folder: Path) -> None:
+    whole = log.after(folder, 0, most=1000)
+    assert (len(whole.lines), whole.next_lsn, whole.complete) == (20, None, True)
+    assert len({line.file for line in whole.lines}) > 1
+    found: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        page = log.after(folder, start, most=3)
+        found += lsns(page)
+        start = page.next_lsn
+    assert found == lsns(whole)
+
+
+def test_only_the_wanted_kinds_are_shown(folder: Path) -> None:
+    page = log.after(folder, 0, log.GROUPS["names"], most=4)
+    assert {line.kind for line in page.lines} == {"QUEUE_DECLARED"}
+    assert page.next_lsn == log.after(folder, 0, log.GROUPS["names"], most=5).lines[-1].lsn
+    assert page.lines[0].fields["name"] == "q0"
+
+
+@pytest.mark.parametrize("most", [1, 5, 19, 20, 50])
+def test_the_newest_are_the_last_ones_in_order(folder: Path, most: int) -> None:
+    whole = lsns(log.after(folder, 0, most=1000))
+    assert lsns(log.newest(folder, most=most)) == whole[-most:]
+    declared = lsns(log.after(folder, 0, {Kind.QUEUE_DECLARED}, most=1000))
+    assert lsns(log.newest(folder, {Kind.QUEUE_DECLARED}, most=most)) == declared[-most:]
+
+
+def test_a_search_is_given_up_after_many_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SCANNED", 5)
+    page = log.after(folder, 0, frozenset())
+    assert (page.lines, page.complete) == ([], False)
+    assert page.next_lsn == log.after(folder, 0, most=5).next_lsn
+    assert not log.newest(folder, frozenset()).complete
+
+
+def test_one_record_is_found_by_its_address(folder: Path) -> None:
+    line = log.after(folder, 0).lines[3]
+    assert log.record_at(folder, line.lsn) == line
+    assert log.record_at(folder, line.lsn + 1) is None
+    assert log.record_at(folder, 1 << 40) is None
+
+
+def test_a_record_that_cannot_be_described_is_shown_with_the_reason(tmp_path: Path) -> None:
+    folder = journal_with(tmp_path, 1, kind=200)
+    line = log.after(folder, 0).lines[-1]
+    assert (line.kind, line.fields) == ("200", {"unreadable": "unknown record kind 200"})
+
+
+def test_every_kind_is_in_a_group() -> None:
+    grouped = frozenset().union(*log.GROUPS.values())
+    assert {kind.name for kind in Kind if kind not in grouped} <= {
+        *("DELIVERED", "PROGRESS", "PROGRESS_OWNED", "PROGRESS_RESET")
+    }
+
+
+def test_the_journal_has_several_segments(folder: Path) -> None:
+    assert sum(parse_name(each.name) is not None for each in folder.iterdir()) > 2

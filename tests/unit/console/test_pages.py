@@ -1,0 +1,134 @@
+"""Each page shows the state of the broker, whatever is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from escrowmq.console.pages import MENU, PAGES
+from escrowmq.core.branches.branch import State
+from tests.unit.admin.test_half import Bench as HalfBench
+from tests.unit.console.sites import Browser, notices
+from tests.unit.inspection.journals import small_journal
+from tests.unit.wire.amqp091.clients import pair
+from tests.unit.wire.amqp091.test_dtx_methods import prepared
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+class InDoubt(Browser):
+    """A browser at a broker with two prepared branches, each of which brings a message to `q`."""
+
+    def __init__(self, user: str = "guest") -> None:
+        server, client = pair()
+        self.client = client
+        self.xids = [str(xid) for xid in prepared(server, client, 2)]
+        super().__init__(server, user)
+        self.pages = [f"/console/transactions/{quote(xid, safe='')}" for xid in self.xids]
+
+    def states(self) -> list[State]:
+        return [branch.state for branch in self.server.broker.branches.by_xid.values()]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in MENU.values() if not path.startswith("journal")])
+@pytest.mark.parametrize("user", ["guest", "m"])
+def test_every_page_of_the_menu_opens(path: str, user: str) -> None:
+    answer = InDoubt(user).open(f"/console/{path}")
+    refused = PAGES[path].administrators and user != "guest"
+    assert answer.status == (403 if refused else 200), answer.body
+    assert refused or b'aria-current="page"' in answer.body
+
+
+def test_branches_in_doubt_are_listed_and_one_is_shown_with_its_messages_and_siblings() -> None:
+    browser = InDoubt()
+    listed = browser.text("/console/transactions")
+    assert all(quote(xid, safe="") in listed for xid in browser.xids)
+    shown = browser.text(browser.pages[0])
+    assert "in doubt (prepared)" in shown
+    assert "Messages that it brings" in shown
+
+
+def test_messages_are_for_administrators() -> None:
+    browser = InDoubt("m")
+    shown = browser.text(browser.pages[0])
+    assert "Messages that it brings" not in shown
+    assert "/console/actions/branch-commit" not in shown
+
+
+def test_a_branch_is_committed_with_a_reason_and_its_name_typed_again() -> None:
+    browser = InDoubt()
+    name = browser.xids[0]
+    refused = browser.fill(browser.pages[0], "branch-commit", typed=name, why="")
+    assert "reason" in notices(refused)[0][1]
+    refused = browser.fill(browser.pages[0], "branch-commit", typed="another", why="it is gone")
+    assert notices(refused)[0][0] == "failed"
+    assert browser.states() == [State.PREPARED, State.PREPARED]
+    done = browser.fill(browser.pages[0], "branch-commit", typed=name, why="it is gone")
+    assert notices(done) == [("done", f"Branch {name} was committed.")]
+    assert browser.states() == [State.HEURISTIC_COMMITTED, State.PREPARED]
+    assert notices(browser.open(browser.pages[0])) == []
+
+
+def test_an_unknown_branch_is_not_found() -> None:
+    answer = Browser().open("/console/transactions/1%3Aab%3Acd")
+    assert (answer.status, b"no branch" in answer.body) == (404, True)
+
+
+def test_half_messages_are_listed_and_shown() -> None:
+    bench = HalfBench()
+    browser = Browser(bench.server)
+    listed = browser.text("/console/transactions?list=half")
+    assert "/console/half-messages/%2F/" in listed
+    path, *_ = {part.partition('"')[0] for part in listed.split('href="')[1:] if "half-messages" in part}
+    assert "Decide" in browser.text(path)
+
+
+def test_names_and_bodies_cannot_bring_in_markup() -> None:
+    browser = InDoubt()
+    browser.client.declare(1, EVIL)
+    browser.client.publish(1, EVIL, EVIL.encode())
+    for path in ("queues", "queues/%2F/" + quote(EVIL, safe=""), "queues/%2F/" + quote(EVIL, safe="") + "?peek=1"):
+        text = browser.text("/console/" + path)
+        assert EVIL not in text
+        assert "&lt;img" in text
+
+
+def test_looking_at_messages_takes_none() -> None:
+    browser = InDoubt()
+    browser.client.publish(1, "q", b"first", b"second")
+    text = browser.text("/console/queues/%2F/q?peek=1")
+    assert text.index("first") < text.index("second")
+    assert browser.server.broker.directory.vhost("/").queue("q").ready == 2
+
+
+@pytest.mark.parametrize("path", ["queues/%2F/none", "queues/..%2F..%2Fetc/passwd", "queues/%2F/%2E%2E"])
+def test_an_unknown_queue_says_so(path: str) -> None:
+    answer = Browser().open("/console/" + path)
+    assert answer.status in (400, 200)
+    assert b"no queue" in answer.body or b"no such vhost" in answer.body
+
+
+def test_lists_are_filtered_sorted_and_paged() -> None:
+    browser = InDoubt()
+    for number in range(60):
+        browser.client.declare(1, f"list{number:02}")
+    assert "list59" not in browser.text("/console/queues?name=list")
+    assert "list59" in browser.text("/console/queues?name=list&page=2")
+    text = browser.text("/console/queues?name=list&sort=name&sort_reverse=true")
+    assert text.index("list59") < text.index("list58")
+    assert browser.open("/console/queues?page=x").status == 400
+
+
+def test_the_journal_is_a_timeline_whose_records_open(tmp_path: Path) -> None:
+    lsns = small_journal(tmp_path)
+    browser = Browser(folder=tmp_path)
+    newest = browser.text("/console/journal")
+    assert all(f"/console/journal/{lsn:#x}" in newest for lsn in lsns)
+    assert newest.index(f"{lsns[-1]:#x}") < newest.index(f"{lsns[0]:#x}")
+    assert f"/console/journal/{lsns[0]:#x}" not in browser.text(f"/console/journal?from={lsns[1]:#x}")
+    assert "user set" not in browser.text("/console/journal?kinds=messages")
+    assert "publish" in browser.text(f"/console/journal/{lsns[1]:#x}")
+    assert browser.open(f"/console/journal/{lsns[1] + 1}").status == 404
+    assert browser.open("/console/journal/x").status == 400
