@@ -19,8 +19,10 @@ SHOWN: Final = 100
 SCANNED: Final = 2_000_000
 """The largest number of records that one page looks at, about ten seconds."""
 
-GROUPS: Final[dict[str, frozenset[Kind]]] = {
-    "messages": frozenset((Kind.PUBLISH, Kind.SETTLE, Kind.RETURNED, Kind.DELIVERIES, Kind.PLACED, Kind.MARKED)),
+_GROUPED: Final[dict[str, frozenset[Kind]]] = {
+    "messages": frozenset(
+        (Kind.PUBLISH, Kind.SETTLE, Kind.RETURNED, Kind.DELIVERIES, Kind.PLACED, Kind.MARKED, Kind.DELIVERED)
+    ),
     "branches": frozenset(
         (Kind.COMMIT, Kind.PREPARE, Kind.ROLLBACK, Kind.HEURISTIC, Kind.FORGET, Kind.DECIDE, Kind.HELD, Kind.RELEASED)
     ),
@@ -30,9 +32,11 @@ GROUPS: Final[dict[str, frozenset[Kind]]] = {
     ),
     "groups": frozenset(kind for kind in Kind if kind.name.startswith("GROUP_")),
     "decisions": frozenset((Kind.HEURISTIC, Kind.FORGET, Kind.DECIDE, Kind.HALF_DECIDED)),
-    "names": frozenset(kind for kind in Kind if Kind.VHOST_SET <= kind <= Kind.TOPIC_PERMISSION_DELETED),
+    "names": frozenset(kind for kind in Kind if Kind.VHOST_SET <= kind <= Kind.TOPIC_PERMISSION_DELETED)
+    | {Kind.TRANSIENT_BOUND},
     "maintenance": frozenset((Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE)),
 }
+GROUPS: Final = _GROUPED | {"other": frozenset(Kind).difference(*_GROUPED.values())}
 """Filters of the timeline."""
 
 
