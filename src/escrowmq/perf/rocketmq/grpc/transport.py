@@ -74,7 +74,8 @@ class CallTemplate:
 class GrpcTransport:
     """The state of one connection. `control` are frames that answer those of the server."""
 
-    def __init__(self, authority: str, client_id: str) -> None:
+    def __init__(self, authority: str, client_id: str, request_id: str = "") -> None:
+        """All calls have the same `request_id`, by default a random one."""
         self._fields = {
             ":method": "POST",
             ":scheme": "http",
@@ -87,7 +88,7 @@ class GrpcTransport:
             "x-mq-client-version": "5.2.0",
             "x-mq-protocol": "v2",
         }
-        self._request_id = numbered(id_prefix(_REQUEST_ID).lower(), FIRST_NUMBER)
+        self._request_id = request_id or numbered(id_prefix(_REQUEST_ID).lower(), FIRST_NUMBER)
         self._table: list[tuple[str, str]] = []
         self._blocks: dict[str, bytes] = {}  # by method; they stay the same, since the table does
         self._messages: dict[int, bytearray] = {}

@@ -186,8 +186,8 @@ def _stream(connection: RemotingConnection, request: Command) -> StreamQueue | H
 
 
 def max_offset(connection: RemotingConnection, request: Command) -> HandlerReply:
-    """Return the offset after the last message of a queue."""
-    return success({"offset": str(_stream(connection, request).end - 1)})
+    """Return the offset after the last message of a queue, once that message is on disk (see `pulling`)."""
+    return success({"offset": str(_stream(connection, request).end - 1)}, after=connection.engine.log.end_lsn)
 
 
 def min_offset(connection: RemotingConnection, request: Command) -> HandlerReply:
@@ -198,7 +198,8 @@ def min_offset(connection: RemotingConnection, request: Command) -> HandlerReply
 def search_offset(connection: RemotingConnection, request: Command) -> HandlerReply:
     """Return the offset of the first message that arrived at a time or later."""
     stream = _stream(connection, request)
-    return success({"offset": str(stream.position_at(number(request.fields, "timestamp")) - 1)})
+    offset = stream.position_at(number(request.fields, "timestamp")) - 1
+    return success({"offset": str(offset)}, after=connection.engine.log.end_lsn)
 
 
 def earliest_time(connection: RemotingConnection, request: Command) -> HandlerReply:

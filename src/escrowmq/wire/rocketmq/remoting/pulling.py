@@ -1,4 +1,8 @@
-"""Pulls: messages of one queue from an offset on, at once or when there are some."""
+"""Pulls: messages of one queue from an offset on, at once or when there are some.
+
+A client keeps its offset itself, and may go on with it after the broker was killed. An answer therefore waits until
+what it tells of is on disk: otherwise another message could have that offset then, and the client would pass over it.
+"""
 
 from __future__ import annotations
 
@@ -75,25 +79,26 @@ class Pull:
         self.queue = queue
         self.position = number(request.fields, "queueOffset") + 1
 
-    def answer_now(self) -> Command | None:
+    def answer_now(self) -> HandlerReply | None:
         """Return the response, or None if there is no message yet."""
         stream = self._stream
         if self.position < stream.begin or self.position > stream.end:
             moved = stream.begin if self.position < stream.begin else stream.end
-            return self._response(ResultCode.PULL_OFFSET_MOVED, moved)
+            return self._reply(ResultCode.PULL_OFFSET_MOVED, moved)
         if self.position == stream.end:
             return None
         found, after = self._read()
         if not found:
             self.position = after
-            return self._response(ResultCode.PULL_RETRY_IMMEDIATELY, after)
+            return self._reply(ResultCode.PULL_RETRY_IMMEDIATELY, after)
         stream.counters.auto_settled += len(found)
         stream.counters.accepted += len(found)  # the member keeps its own position
-        return self._response(ResultCode.SUCCESS, after, self._encoded(found))
+        response = Command(ResultCode.SUCCESS, _offsets(stream, after), self._encoded(found))
+        return HandlerReply(response, found[-1].run.lsn + 1)
 
-    def nothing(self) -> Command:
+    def nothing(self) -> HandlerReply:
         """Return the response to a pull for which there is no message."""
-        return self._response(ResultCode.PULL_NOT_FOUND, self.position)
+        return self._reply(ResultCode.PULL_NOT_FOUND, self.position)
 
     def hold(self, until: int) -> None:
         """Wait for a message until a time."""
@@ -117,29 +122,29 @@ class Pull:
             connection.flow.stall(self)
             return
         try:
-            response = self.answer_now()
+            reply = self.answer_now()
         except BrokerError as error:
             connection.login.refusals.call(error)
-            response = Command(RESULTS[error.condition], remark=error.text)
-        if response is None and self._stream.deleted:
-            response = Command(ResultCode.TOPIC_NOT_EXIST, remark=f"topic {self.topic} was deleted")
-        if response is None:
+            reply = HandlerReply(Command(RESULTS[error.condition], remark=error.text))
+        if reply is None and self._stream.deleted:
+            reply = HandlerReply(Command(ResultCode.TOPIC_NOT_EXIST, remark=f"topic {self.topic} was deleted"))
+        if reply is None:
             self._stream.watch(self.position, self)
         else:
-            self._finish(response)
+            self._finish(reply)
 
     wake = ready
 
     def _expire(self) -> None:
         self._finish(self.nothing())
 
-    def _finish(self, response: Command) -> None:
+    def _finish(self, reply: HandlerReply) -> None:
         connection, request = self._connection, self._request
         if connection is not None:
             connection.flow.forget(self)
             connection.pulls.forget(self)
             self.close()
-            connection.respond(request, response)
+            connection.respond(request, reply.response, reply.after)
 
     def _read(self) -> tuple[list[Entry], int]:
         """Return the messages that pass the filter, and the position after the last one that was examined."""
@@ -181,8 +186,10 @@ class Pull:
         assert self._connection is not None
         return encode_entries(entries, self.topic, self.queue, self._stream.ident, self._connection.address)
 
-    def _response(self, result: ResultCode, position: int, body: bytes = b"") -> Command:
-        return Command(result, _offsets(self._stream, position), body)
+    def _reply(self, result: ResultCode, position: int) -> HandlerReply:
+        """Return a response without messages."""
+        assert self._connection is not None
+        return HandlerReply(Command(result, _offsets(self._stream, position)), self._connection.engine.log.end_lsn)
 
 
 class HeldPull(Protocol):
@@ -278,14 +285,14 @@ def _answer(
     connection: RemotingConnection, asked: Pull | ViewPull, flags: int, request: Command
 ) -> HandlerReply | None:
     """The answer to a pull, or None if it waits."""
-    response = asked.answer_now()
-    if response is None:
+    reply = asked.answer_now()
+    if reply is None:
         wait = min(number(request.fields, "suspendTimeoutMillis", 0), LONGEST_WAIT_MS)
         if flags & SUSPEND and wait > 0 and len(connection.pulls) < connection.options.held_pulls:
             connection.pulls.hold(asked, wait)
             return None
-        response = asked.nothing()
-    return HandlerReply(response)
+        reply = asked.nothing()
+    return reply
 
 
 def _filter(connection: RemotingConnection, request: Command, group: str, topic: str, flags: int) -> Wanted | None:

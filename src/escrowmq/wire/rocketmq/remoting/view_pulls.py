@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.wire.rocketmq.remoting.codes import ResultCode
 from escrowmq.wire.rocketmq.remoting.fields import number
 from escrowmq.wire.rocketmq.remoting.frames import Command
+from escrowmq.wire.rocketmq.remoting.reply import HandlerReply
 
 if TYPE_CHECKING:
     from escrowmq.core.deadlines import Deadline
@@ -31,7 +32,7 @@ class ViewPull:
         self._position = number(request.fields, "queueOffset") + 1
         self._deadline: Deadline | None = None
 
-    def answer_now(self) -> Command | None:
+    def answer_now(self) -> HandlerReply | None:
         """Return the response, or None if there is no message yet."""
         view, position = self._view, self._position
         if not view.begin <= position <= view.end:
@@ -41,7 +42,7 @@ class ViewPull:
             return self._response(ResultCode.SUCCESS, after, b"".join(found))
         return None if after == position else self._response(ResultCode.PULL_RETRY_IMMEDIATELY, after)
 
-    def nothing(self) -> Command:
+    def nothing(self) -> HandlerReply:
         """Return the response to a pull for which there is no message."""
         return self._response(ResultCode.PULL_NOT_FOUND, self._position)
 
@@ -61,13 +62,13 @@ class ViewPull:
         if connection is not None:
             connection.pulls.forget(self)
             self.close()
-            connection.respond(self._request, self.answer_now() or self.nothing())
+            connection.respond(self._request, (self.answer_now() or self.nothing()).response)
 
-    def _response(self, result: ResultCode, position: int, body: bytes = b"") -> Command:
+    def _response(self, result: ResultCode, position: int, body: bytes = b"") -> HandlerReply:
         fields = {
             "suggestWhichBrokerId": "0",
             "nextBeginOffset": str(position - 1),
             "minOffset": str(self._view.begin - 1),
             "maxOffset": str(self._view.end - 1),
         }
-        return Command(result, fields, body)
+        return HandlerReply(Command(result, fields, body))

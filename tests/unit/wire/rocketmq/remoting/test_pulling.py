@@ -11,7 +11,7 @@ from escrowmq.wire.rocketmq.remoting.codes import Code, ResultCode
 from escrowmq.wire.rocketmq.remoting.frames import Command, encode
 from escrowmq.wire.rocketmq.remoting.pulling import MOST_BYTES, MOST_EXAMINED
 from tests.harness.server import Options
-from tests.unit.wire.rocketmq.remoting.clients import Client, messages, pull_fields, server
+from tests.unit.wire.rocketmq.remoting.clients import Client, messages, pull_fields, send_fields, server
 
 HOLD = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
 
@@ -69,6 +69,42 @@ def test_a_pull_waits_only_so_long() -> None:
     found = client.response(number)
     assert found is not None
     assert (found.code, found.fields["nextBeginOffset"]) == (ResultCode.PULL_NOT_FOUND, "3")
+
+
+def waits_for_the_disk(client: Client, code: Code, fields: dict[str, str]) -> Command:
+    """Send a message and a request before the disk has the message. Return the response, which waits for that."""
+    client.send(Code.SEND_V2, send_fields("t", 0), b"new")
+    number = client.send(code, fields)
+    assert client.response(number) is None
+    client.server.run_disk()
+    found = client.response(number)
+    assert found is not None
+    return found
+
+
+@pytest.mark.rule("GRP-1")
+def test_offsets_are_told_once_their_messages_are_on_disk() -> None:
+    """Otherwise another message may have the offset after a crash, and the client, which keeps it, misses that one."""
+    pulled = waits_for_the_disk(filled(), Code.LITE_PULL, pull_fields("t", 0, 3))
+    assert [each.content.body for each in messages(pulled.body)] == [b"new"]
+    moved = waits_for_the_disk(filled(), Code.LITE_PULL, pull_fields("t", 0, 99))
+    assert (moved.code, moved.fields["nextBeginOffset"]) == (ResultCode.PULL_OFFSET_MOVED, "4")
+    passed = waits_for_the_disk(filled(), Code.LITE_PULL, pull_fields("t", 0, 3, subscription="other"))
+    assert (passed.code, passed.fields["nextBeginOffset"]) == (ResultCode.PULL_RETRY_IMMEDIATELY, "4")
+    place = {"topic": "t", "queueId": "0"}
+    assert waits_for_the_disk(filled(), Code.MAX_OFFSET, place).fields["offset"] == "4"
+    late = place | {"timestamp": str(1 << 60)}
+    assert waits_for_the_disk(filled(), Code.SEARCH_OFFSET, late).fields["offset"] == "4"
+
+
+@pytest.mark.rule("GRP-1")
+def test_a_pull_that_waited_is_answered_once_its_message_is_on_disk() -> None:
+    client = filled()
+    number = client.send(Code.LITE_PULL, pull_fields("t", 0, 3, **HOLD))
+    client.send(Code.SEND_V2, send_fields("t", 0), b"new")
+    assert client.response(number) is None
+    client.server.run_disk()
+    assert client.response(number) is not None
 
 
 def test_the_pulls_that_wait_are_limited() -> None:
