@@ -21,15 +21,27 @@ from escrowmq.client import connect
 from escrowmq.journal.storage import LOCK_NAME
 from escrowmq.wire.amqp091.table import FieldValue
 from tests.broker import BrokerProcess
+from tests.harness.rocketmq_calls import (
+    COMMIT,
+    ROLL_BACK,
+    SEND,
+    STORE,
+    TOPIC,
+    Answered,
+    Asked,
+    GrpcCalls,
+    RemotingCalls,
+)
+from tests.harness.rocketmq_ledger import Ledger
 from tests.harness.tracing import can_trace
 from tests.interop.rocketmq.brokers import RocketmqPorts
 from tests.interop.rocketmq.streams import Streams
 from tests.kill.clients import Client
-from tests.rocketmq_kill.ledger import COMMIT, ROLL_BACK, SEND, STORE, Asked, Ledger
-from tests.rocketmq_kill.wires import QUEUES, TOPIC, GrpcWire, RemotingWire, Wire
+from tests.rocketmq_kill.wires import Wire
 
 # Small files make segments, snapshots and compaction occur within a few rounds. The audit needs the whole history.
 CONFIG: Final = '[journal]\nsegment_bytes = "1MiB"\nsnapshot_bytes = "1MiB"\nretain_bytes = "1000GB"\n'
+QUEUES: Final = 4
 _STORES: Final = 48
 _SENDS: Final = 16
 _LEFT: Final = 0.2
@@ -95,8 +107,8 @@ def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], obj
     config = folder / "broker.toml"
     config.write_text(ports.config + CONFIG, encoding="utf-8")
     makers: tuple[Callable[[], Wire], ...] = (
-        lambda: RemotingWire(ports.broker_port),
-        lambda: GrpcWire(ports.grpc),
+        lambda: Wire(ports.broker_port, RemotingCalls(QUEUES)),
+        lambda: Wire(ports.grpc, GrpcCalls("shop")),
     )
     make = SlowlyWriting if can_trace() else BrokerProcess
     with make(folder, "--config", str(config), "--log-level", "info") as broker:
@@ -174,9 +186,9 @@ def _settle(wire: Wire, ledger: Ledger, rng: random.Random) -> None:
     wire.exchange(ends, ledger.answered, all_answered=True)
     assert ledger.decided >= set(promised)
     contrary = [end._replace(verb=_CONTRARY[end.verb]) for end in ends]
-    refused: list[Asked] = []
-    wire.exchange(contrary, lambda asked, fault, _: refused.append(asked) if fault else None, all_answered=True)
-    assert len(refused) == len(contrary), "a decision was accepted that contradicts an earlier one"
+    found: list[Answered] = []
+    wire.exchange(contrary, found.append, all_answered=True)
+    assert all(answer.fault for answer in found), "a decision was accepted that contradicts an earlier one"
 
 
 def _of(which: int, found: Iterable[str]) -> list[str]:

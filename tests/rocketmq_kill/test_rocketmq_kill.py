@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.rocketmq_calls import COMMIT, ROLL_BACK, SEND, STORE, Answered, Asked
+from tests.harness.rocketmq_ledger import Ledger
 from tests.pipeline.direct import audited
-from tests.rocketmq_kill.ledger import COMMIT, ROLL_BACK, SEND, STORE, Asked, Ledger
 from tests.rocketmq_kill.rounds import run_rounds
 
 TOGETHER = 16
@@ -53,7 +54,7 @@ def _ledger(*requests: Asked, unanswered: tuple[Asked, ...] = ()) -> Ledger:
     for request in (*requests, *unanswered):
         ledger.ask(request)
     for request in requests:
-        ledger.answered(request, "", 1)
+        ledger.answered(Answered(request, "", 1))
     return ledger
 
 
@@ -90,7 +91,7 @@ class TestTheJudgement:
     def test_a_half_message_that_was_stored_twice(self) -> None:
         ledger = _ledger(Asked(STORE, "h"))
         with pytest.raises(AssertionError, match="was number 1, and became 2"):
-            ledger.answered(Asked(STORE, "h"), "", 2)
+            ledger.answered(Answered(Asked(STORE, "h"), "", 2))
 
     def test_a_half_message_without_an_outcome(self) -> None:
         with pytest.raises(AssertionError, match="have no outcome: \\['h'\\]"):
@@ -98,4 +99,4 @@ class TestTheJudgement:
 
     def test_a_refusal(self) -> None:
         with pytest.raises(AssertionError, match="is refused: no room"):
-            Ledger().answered(Asked(SEND, "s"), "no room", 0)
+            Ledger().answered(Answered(Asked(SEND, "s"), "no room"))

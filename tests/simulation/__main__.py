@@ -17,6 +17,7 @@ from tests.simulation.group_world import GroupWorld
 from tests.simulation.half_world import HalfWorld
 from tests.simulation.history import Failure, attempt, history, shrink
 from tests.simulation.link_world import FailingWorld, LinkWorld, PostingWorld
+from tests.simulation.rocketmq.world import RocketmqWorld
 from tests.simulation.world import World
 
 
@@ -56,9 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
-    """Run a seed's history of clients, then those of transactions, exactly-once links, half messages and groups."""
+    """Run a seed's history of clients, then those of transactions, exactly-once links, half messages, groups, and of
+    RocketMQ's endpoints.
+    """
     events: Counter[str] = Counter()
-    for world in (World, BranchWorld, LinkWorld, PostingWorld, FailingWorld, HalfWorld, GroupWorld):
+    for world in (World, BranchWorld, LinkWorld, PostingWorld, FailingWorld, HalfWorld, GroupWorld, RocketmqWorld):
         result = history(seed, steps, world)
         if isinstance(result, Failure):
             return result

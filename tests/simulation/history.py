@@ -15,6 +15,8 @@ from tests.simulation.half_world import HalfWorld
 from tests.simulation.ledger import Ledger, Violation
 from tests.simulation.link_world import FAILING, TRANSACTIONS, FailingWorld, LinkWorld, PostingWorld
 from tests.simulation.link_world import WEIGHTS as LINK_WEIGHTS
+from tests.simulation.rocketmq.world import WEIGHTS as ROCKETMQ_WEIGHTS
+from tests.simulation.rocketmq.world import RocketmqWorld
 from tests.simulation.steps import WEIGHTS, Step, steps_of
 from tests.simulation.world import World
 
@@ -40,6 +42,7 @@ WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
     FailingWorld: FAILING,
     HalfWorld: HALF_WEIGHTS,
     GroupWorld: GROUP_WEIGHTS,
+    RocketmqWorld: ROCKETMQ_WEIGHTS,
 }
 """The frequencies of steps in worlds other than `World`."""
 
