@@ -33,3 +33,13 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[s
             padded.append(blanks + cell if number < len(right) and right[number] else cell + blanks)
         lines.append("  ".join(padded).rstrip())
     return lines
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

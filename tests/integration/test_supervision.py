@@ -13,7 +13,7 @@ import pytest
 from tests.broker import running_broker
 from tests.unit.sources import ROOT
 
-UNIT = ROOT / "deploy" / "escrowmq.service"
+UNITS = ("escrowmq.service", "escrowmq-follow.service")
 
 
 def test_the_supervisor_learns_when_the_broker_is_ready_alive_and_stopping(
@@ -35,11 +35,12 @@ def test_the_supervisor_learns_when_the_broker_is_ready_alive_and_stopping(
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    text = UNIT.read_text(encoding="utf-8")
-    for name in ("User", "Group"):
-        text = text.replace(f"{name}=escrowmq", f"{name}=root")  # those that exist everywhere
-    unit = tmp_path / UNIT.name
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_accepts_the_units(tmp_path: Path, name: str) -> None:
+    text = (ROOT / "deploy" / name).read_text(encoding="utf-8")
+    for key in ("User", "Group"):
+        text = text.replace(f"{key}=escrowmq", f"{key}=root")  # those that exist everywhere
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/escrowmq/bin/escrowmq", sys.executable), encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False

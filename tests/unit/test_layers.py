@@ -76,9 +76,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal",
         "text",
     ),
+    "backup": ("admin.socket", "journal", "text", "units"),
     "cli": (
         "__version__",
         "admin.socket",
+        "backup",
         "config",
         "config_sources",
         "inspection.command",

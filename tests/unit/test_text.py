@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.text import columns, printable
+from escrowmq.text import columns, printable, size
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,18 @@ def test_control_characters_do_not_move_columns() -> None:
 
 def test_no_rows_are_no_lines() -> None:
     assert columns([]) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (3 << 30, "3.0 GiB"),
+        (2 << 40, "2.0 TiB"),
+    ],
+)
+def test_sizes_are_shown_in_suitable_units(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,4 +1,4 @@
-"""Operations on the journal: snapshots and compaction."""
+"""Operations on the journal: snapshots and compaction, and how far it is on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ class JournalAdmin:
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
-        self.operations: Mapping[str, Operation] = {"journal.snapshot": self.snapshot, "journal.compact": self.compact}
+        self.operations: Mapping[str, Operation] = {
+            "journal.snapshot": self.snapshot,
+            "journal.compact": self.compact,
+            "journal.synced": self.synced,
+        }
+
+    async def synced(self) -> int:
+        """Return the LSN below which everything is on disk. Everything confirmed before the request lies below it."""
+        return self._process.synced_lsn
 
     async def snapshot(self) -> None:
         """Take a snapshot, which bounds the next recovery; dead segments are deleted after it."""

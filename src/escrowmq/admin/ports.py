@@ -69,6 +69,11 @@ class BrokerProcess(Protocol):
         """Open connections, oldest first."""
         ...
 
+    @property
+    def synced_lsn(self) -> int:
+        """The LSN below which everything is on disk."""
+        ...
+
     def begin(self) -> None:
         """Begin a turn, unless one has begun. Must be called before each change and each call on a connection."""
         ...

@@ -13,8 +13,8 @@ import click
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import age, asks, confirmed, data_dir_option, json_option, show
 from escrowmq.cli.subcommands import CommandGroup
-from escrowmq.cli.tables import shown, size
-from escrowmq.text import printable
+from escrowmq.cli.tables import shown
+from escrowmq.text import printable, size
 
 STATES = ("pending", "parked", "committed", "rolled_back")
 UNDECIDED = STATES[:2]

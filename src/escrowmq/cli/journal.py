@@ -10,7 +10,7 @@ import click
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, data_dir_option
 from escrowmq.cli.subcommands import CommandGroup
-from escrowmq.cli.tables import size
+from escrowmq.text import size
 
 
 @click.group(cls=CommandGroup)

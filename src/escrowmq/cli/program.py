@@ -77,6 +77,10 @@ COMMANDS: dict[str, Mount] = {
         "journal",
         "Snapshot or compact the journal of a running broker; both also happen automatically.",
     ),
+    "backup": Mount("escrowmq.cli.backup", "backup", "Copy the journal of a broker to DIR, or keep a copy up to date."),
+    "restore": Mount(
+        "escrowmq.cli.backup", "restore", "Make a data directory from the backup in DIR, or check a backup."
+    ),
     "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check the contents of a journal."),
     "audit": Mount(
         "escrowmq.pipeline.command",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from escrowmq.text import columns, printable
+from escrowmq.text import columns, printable, size
 
 NO_ALARM: Final = "none"
 
@@ -126,13 +126,3 @@ def shown(value: Any) -> str:
         case dict():
             return ", ".join(f"{key}={shown(each)}" for key, each in value.items())
     return str(value)
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
-    amount = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

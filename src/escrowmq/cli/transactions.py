@@ -13,8 +13,8 @@ from escrowmq.admin.socket.client import ask
 from escrowmq.cli import spark_branches
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
-from escrowmq.cli.tables import show_rows, size
-from escrowmq.text import printable
+from escrowmq.cli.tables import show_rows
+from escrowmq.text import printable, size
 
 STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committed", "heuristic_rolled_back")
 

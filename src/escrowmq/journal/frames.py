@@ -11,7 +11,7 @@ from typing import Final
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
-from escrowmq.journal.storage import Storage
+from escrowmq.journal.storage import Readable
 
 CHUNK: Final = 1 << 20
 """The size of one read while walking through frames, in bytes."""
@@ -68,7 +68,7 @@ class JournalFile:
         OSError: From the storage.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
+    def __init__(self, storage: Readable, name: str) -> None:
         self.storage = storage
         self.name = name
         self.header = fmt.read_file_header(name, storage.read(name, 0, fmt.FILE_HEADER_SIZE))

@@ -12,7 +12,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.segments import Segment
-from escrowmq.journal.storage import Storage
+from escrowmq.journal.storage import Readable, Storage
 from escrowmq.journal.writer import FooterBuilder, write_footer
 
 
@@ -78,7 +78,7 @@ class Found:
         return footer.chain[: fmt.LINK_SIZE] if footer.frames else file.header.link
 
 
-def examine(storage: Storage, *, chain_contents: bool = False) -> Found:
+def examine(storage: Readable, *, chain_contents: bool = False) -> Found:
     """Examine the directory. `chain_contents` is as for FooterBuilder.
 
     Raises:
@@ -120,7 +120,7 @@ def examine(storage: Storage, *, chain_contents: bool = False) -> Found:
     return found
 
 
-def _newest_snapshot(storage: Storage, names: list[str]) -> tuple[JournalFile | None, list[JournalDamaged]]:
+def _newest_snapshot(storage: Readable, names: list[str]) -> tuple[JournalFile | None, list[JournalDamaged]]:
     """Return the newest intact snapshot, and the errors of all newer ones in ascending order."""
     damages: list[JournalDamaged] = []
     for name in reversed(names):
@@ -146,7 +146,7 @@ def check_snapshot(file: JournalFile) -> None:
         raise JournalDamaged(file.name, walk.offset, walk.why)
 
 
-def _chain(storage: Storage, names: list[str], found: Found, *, chain_contents: bool) -> None:
+def _chain(storage: Readable, names: list[str], found: Found, *, chain_contents: bool) -> None:
     snapshot_lsn = found.report.snapshot_lsn
     files = [JournalFile(storage, name) for name in names]
     for file in files:

@@ -23,11 +23,8 @@ _SPARES: Final = 16
 """Descriptors held back for the journal, which must keep working when connections have used up all others."""
 
 
-class Storage(Protocol):
-    """The files of one directory. All errors are OSError; a missing file is FileNotFoundError. Calls block.
-
-    `read` may run on one thread while `write` and `sync` run on another.
-    """
+class Readable(Protocol):
+    """The files of one directory, to be read. All errors are OSError; a missing file is FileNotFoundError."""
 
     def names(self) -> list[str]:
         """Return the names of all files, sorted."""
@@ -37,6 +34,13 @@ class Storage(Protocol):
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
+
+
+class Storage(Readable, Protocol):
+    """The files of one directory. Calls block.
+
+    `read` may run on one thread while `write` and `sync` run on another.
+    """
 
     def create(self, name: str) -> None:
         """Create an empty file, or empty an existing one. Its name is durable only after `replace`."""

@@ -17,6 +17,7 @@ from escrowmq.config import Config, ConfigError, LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
+from escrowmq.journal.markers import check_markers
 from escrowmq.journal.storage import FileStorage, check_unlocked
 from escrowmq.server.http import missing_modules
 from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
@@ -92,6 +93,7 @@ def fitting(limits: LimitsSection, allow: Callable[[int], int]) -> LimitsSection
 
 def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None, reloading: Reloading) -> None:
     make_private(config.data_dir)
+    check_markers(config.data_dir)
     storage = FileStorage(config.data_dir)
     gc.disable()  # recovery creates no garbage
     try:

@@ -62,6 +62,11 @@ class ServerProcess:
         """See `BrokerProcess.connections`."""
         return self._runtime.connections
 
+    @property
+    def synced_lsn(self) -> int:
+        """See `BrokerProcess.synced_lsn`."""
+        return self._turns.journal.synced_lsn
+
     def begin(self) -> None:
         """See `BrokerProcess.begin`."""
         self._turns.begin()

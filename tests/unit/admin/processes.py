@@ -55,6 +55,10 @@ class FakeProcess:
         self.compacted: list[bool] = []
         self.turns = 0
 
+    @property
+    def synced_lsn(self) -> int:
+        return self.server.journal.synced_lsn
+
     def begin(self) -> None:
         self.turns += 1
 

@@ -15,7 +15,6 @@ from escrowmq.cli.tables import (
     show_rows,
     show_status,
     shown,
-    size,
 )
 
 
@@ -33,21 +32,6 @@ from escrowmq.cli.tables import (
 )
 def test_values_are_shown_as_text(value: Any, text: str) -> None:
     assert shown(value) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (1023, "1023 bytes"),
-        (1536, "1.5 KiB"),
-        (5 << 20, "5.0 MiB"),
-        (3 << 30, "3.0 GiB"),
-        (2 << 40, "2.0 TiB"),
-    ],
-)
-def test_sizes_are_shown_in_suitable_units(count: int, text: str) -> None:
-    assert size(count) == text
 
 
 def test_text_that_looks_like_markup_is_shown_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
