@@ -11,6 +11,7 @@ from struct import Struct
 
 import pytest
 
+from escrowmq.admin.action import OperatorAction, acting, record_action
 from escrowmq.core.access.permissions import Entry
 from escrowmq.core.branches.branch import State
 from escrowmq.core.branches.xid import Xid
@@ -290,6 +291,8 @@ def changes() -> list[tuple[Kind, bytes]]:
         broker.directory.record_access(entry)
     broker.directory.record_access(access.set_vhost_limits("/", 1, 1))
     broker.directory.record_access(access.set_user_limits("u", 1, 1))
+    with acting(OperatorAction("queue.purge", {"name": "q"}, "u", "")):
+        record_action(broker)
     broker.engine.behind_ms = 1
     broker.coordinator.progress.assign("app", "u")
     durable = TerminusSettings(Durability.CONFIGURATION)

@@ -380,7 +380,7 @@ def test_a_heuristic_outcome_is_named_until_it_is_forgotten(
     connection.tpc_begin(XID)
     channel.basic_publish("", queue, b"", PERSISTENT)
     connection.tpc_prepare()
-    ask(broker.data_dir, f"tx.{forced}", xid=str(XID))
+    ask(broker.data_dir, f"tx.{forced}", xid=str(XID), why="a test")
     with pytest.raises(mq.HeuristicOutcome, match=outcome) as caught:
         connection.tpc_commit() if asked == "commit" else connection.tpc_rollback()
     assert isinstance(caught.value, mq.IntegrityError)

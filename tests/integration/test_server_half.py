@@ -83,13 +83,21 @@ def test_an_operator_lists_shows_and_decides_half_messages_which_survive_a_kill(
         assert "4 bytes: body" in shown
         assert escrowmq(broker, "half", "show", "a", "--body") == "body"
         assert first not in escrowmq(broker, "half", "list", "--older-than", "1h")
-        assert "nothing was changed" in escrowmq(broker, "half", "commit", first, stdin="n\n", code=1)
-        assert escrowmq(broker, "half", "commit", first, "--yes") == f"{first}: committed\n"
-        assert "is committed already; nothing was changed" in escrowmq(broker, "half", "commit", first)
+        assert "nothing was changed" in escrowmq(
+            broker, "half", "commit", first, "--reason", "a test", stdin="n\n", code=1
+        )
+        assert escrowmq(broker, "half", "commit", first, "--reason", "a test", "--yes") == f"{first}: committed\n"
+        assert "is committed already; nothing was changed" in escrowmq(
+            broker, "half", "commit", first, "--reason", "a test"
+        )
         assert first not in escrowmq(broker, "half", "list")
-        assert escrowmq(broker, "half", "drop", second, "--yes") == f"{second}: rolled back\n"
-        assert "which is rolled back" in escrowmq(broker, "half", "commit", second, "--yes", code=1)
-        assert "which is committed; its outcome is final" in escrowmq(broker, "half", "resume", first, code=1)
+        assert escrowmq(broker, "half", "drop", second, "--reason", "a test", "--yes") == f"{second}: rolled back\n"
+        assert "which is rolled back" in escrowmq(
+            broker, "half", "commit", second, "--reason", "a test", "--yes", code=1
+        )
+        assert "which is committed; its outcome is final" in escrowmq(
+            broker, "half", "resume", first, "--reason", "a test", code=1
+        )
         assert "the body is no longer kept" in escrowmq(broker, "half", "show", first, "--body", code=1)
         assert "is not a duration" in escrowmq(broker, "half", "list", "--older-than", "soon", code=2)
         broker.kill()

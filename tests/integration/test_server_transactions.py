@@ -171,11 +171,13 @@ def test_an_operator_finds_and_decides_branches_in_doubt(tmp_path: Path) -> None
         assert NAME in escrowmq(broker, "tx", "list")
         assert "1 of queue 'in' in vhost '/'" in escrowmq(broker, "tx", "show", NAME)
 
-        assert "Forget it" not in escrowmq(broker, "tx", "forget", NAME, stdin="y\n", code=1)  # refused, not asked
-        refused = escrowmq(broker, "tx", "commit", NAME, stdin="n\n", code=1)
+        assert "Forget it" not in escrowmq(
+            broker, "tx", "forget", NAME, "--reason", "a test", stdin="y\n", code=1
+        )  # refused, not asked
+        refused = escrowmq(broker, "tx", "commit", NAME, "--reason", "a test", stdin="n\n", code=1)
         assert "would take 1 of queue 'in' in vhost '/'" in refused
         assert refused.endswith("escrowmq: aborted")
-        assert escrowmq(broker, "tx", "commit", NAME, "--yes") == f"{NAME}: committed\n"
+        assert escrowmq(broker, "tx", "commit", NAME, "--reason", "a test", "--yes") == f"{NAME}: committed\n"
         assert f"warning admin: an operator has committed branch {NAME}" in broker.log()
         assert f"info admin: tx.commit xid='{NAME}'" in broker.log()
         broker.kill()
@@ -185,9 +187,9 @@ def test_an_operator_finds_and_decides_branches_in_doubt(tmp_path: Path) -> None
             assert manager.recover() == [X]
             answer = manager.call(spec.DtxCoordinationRollback(X.encode()), spec.DtxCoordinationRollbackOk)
             assert answer.flags == XaStatus.HEUR_COM
-        assert "is already heuristic" in escrowmq(broker, "tx", "rollback", NAME, "--yes", code=1)
-        assert "Forget it" in escrowmq(broker, "tx", "forget", NAME, stdin="n\n", code=1)
-        escrowmq(broker, "tx", "forget", NAME, "--yes")
+        assert "is already heuristic" in escrowmq(broker, "tx", "rollback", NAME, "--reason", "a test", "--yes", code=1)
+        assert "Forget it" in escrowmq(broker, "tx", "forget", NAME, "--reason", "a test", stdin="n\n", code=1)
+        escrowmq(broker, "tx", "forget", NAME, "--reason", "a test", "--yes")
         assert as_json(broker, "tx", "list") == []
         assert escrowmq(broker, "tx", "show", NAME, code=1).startswith(f"escrowmq: no branch {NAME}")
         assert "xid is malformed" in escrowmq(broker, "tx", "show", "x", code=1)

@@ -30,6 +30,8 @@ pytestmark = [
 class Admin:
     """Runs the tool against a broker with the queues `orders` and `a/b`."""
 
+    url = ""
+
     def __init__(self, folder: Path) -> None:
         self.port = reserve_port(self)
         self.broker: BrokerProcess = running_broker(folder, "--http", f"127.0.0.1:{self.port}")
@@ -39,6 +41,11 @@ class Admin:
         login = ("--host", "127.0.0.1", "--port", str(self.port), "--username", "guest", "--password", password)
         command = [sys.executable, TOOL, *login, *args]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def done(self, *args: str) -> subprocess.CompletedProcess[str]:
+        done = self.run(*args)
+        assert done.returncode == 0, (args, done.stdout + done.stderr)
+        return done
 
     def rows(self, *args: str) -> Any:
         done = self.run("--format", "raw_json", *args)
@@ -56,6 +63,7 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         channel.queue_bind("orders", "amq.topic", "k")
         channel.basic_publish("", "orders", b"x", pika.BasicProperties(delivery_mode=2))
         wait_until(lambda: found.run("show", "overview").returncode == 0)
+        found.url = broker.url
         yield found
 
 
@@ -87,10 +95,69 @@ def test_it_lists_what_the_broker_does_not_have_as_empty(admin: Admin, what: str
     assert admin.rows("list", what) == []
 
 
-def test_it_prints_why_it_cannot_change_anything(admin: Admin) -> None:
-    done = admin.run("declare", "queue", "name=more")
+def test_it_declares_and_deletes_what_there_can_be(admin: Admin) -> None:
+    for kind, given in (
+        ("vhost", ["name=made"]),
+        ("user", ["name=made", "password=secret", "tags=monitoring"]),
+        ("permission", ["vhost=made", "user=made", "configure=.*", "write=.*", "read=.*"]),
+        ("exchange", ["name=made", "type=topic", "auto_delete=true"]),
+        ("queue", ["name=made", "durable=false", 'arguments={"x-max-length": 5}']),
+        ("queue", ["name=made-quorum", "queue_type=quorum"]),
+        ("binding", ["source=made", "destination=made", "routing_key=a.#"]),
+        ("binding", ["source=made", "destination=amq.fanout", "destination_type=exchange", 'arguments={"a": 1}']),
+        ("vhost_limit", ["vhost=made", "name=max-queues", "value=7"]),
+    ):
+        admin.done("declare", kind, *given)
+    assert [row["arguments"] for row in admin.rows("list", "queues") if row["name"] == "made"] == [{"x-max-length": 5}]
+    assert admin.rows("list", "vhost_limits") == [{"vhost": "made", "value": {"max-queues": 7}}]
+    keys = {
+        row["destination"]: row["properties_key"] for row in admin.rows("list", "bindings") if row["source"] == "made"
+    }
+    assert keys["made"] == "a.%23"
+    for kind, given in (
+        ("vhost_limit", ["vhost=made", "name=max-queues"]),
+        ("binding", ["source=made", "destination_type=queue", "destination=made", "properties_key=a.%23"]),
+        ("queue", ["name=made"]),
+        ("queue", ["name=made-quorum"]),
+        ("exchange", ["name=made"]),
+        ("permission", ["vhost=made", "user=made"]),
+        ("user", ["name=made"]),
+        ("vhost", ["name=made"]),
+    ):
+        admin.done("delete", kind, *given)
+    for listed in ("exchanges", "queues", "users", "vhosts", "bindings"):
+        assert "made" not in str(admin.rows("list", listed))
+
+
+def test_it_publishes_gets_and_purges(admin: Admin) -> None:
+    admin.done("declare", "queue", "name=posts")
+    assert "Message published" in admin.done("publish", "routing_key=posts", "payload=hello").stdout
+    assert "NOT routed" in admin.done("publish", "routing_key=nowhere", "payload=hello").stdout
+    properties = 'properties={"delivery_mode": 2, "headers": {"n": 1}}'
+    admin.done("publish", "exchange=amq.default", "routing_key=posts", "payload=world", properties)
+    first, second = admin.rows("get", "queue=posts", "count=5")
+    assert (first["payload"], second["payload"]) == ("hello", "world")
+    assert second["properties"] == {"delivery_mode": 2, "headers": {"n": 1}}
+    (row,) = admin.rows("get", "queue=posts", "ackmode=ack_requeue_false")
+    assert (row["redelivered"], row["message_count"]) == (True, 1)
+    admin.done("purge", "queue", "name=posts")
+    assert admin.rows("get", "queue=posts") == []
+
+
+def test_it_closes_a_connection(admin: Admin) -> None:
+    before = {row["name"] for row in admin.rows("list", "connections")}
+    connection = pika.BlockingConnection(pika.URLParameters(admin.url))
+    (name,) = {row["name"] for row in admin.rows("list", "connections")} - before
+    admin.done("close", "connection", f"name={name}")
+    wait_until(lambda: {row["name"] for row in admin.rows("list", "connections")} == before)
+    with pytest.raises(pika.exceptions.AMQPError):
+        connection.channel()
+
+
+def test_it_prints_why_a_change_is_refused(admin: Admin) -> None:
+    done = admin.run("declare", "queue", "name=orders", "durable=false")
     assert done.returncode != 0
-    assert "use the command `escrowmq`" in done.stdout + done.stderr
+    assert "PRECONDITION_FAILED - inequivalent arg 'durable'" in done.stdout + done.stderr
 
 
 def test_it_shows_the_overview(admin: Admin) -> None:

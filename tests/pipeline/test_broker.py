@@ -165,7 +165,7 @@ class Phase:
 
     def after_the_kill(self) -> None:
         """Let an operator and the transaction manager decide, and compact the journal."""
-        self.command("tx", "rollback", str(xid(self.number, "forced")), "--yes")
+        self.command("tx", "rollback", str(xid(self.number, "forced")), "--reason", "a test", "--yes")
         with mq.connect(self.broker.url, timeout=20) as connection:
             connection.tpc_commit(xid(self.number, "in doubt"))
             connection.tpc_forget(xid(self.number, "forced"))

@@ -35,10 +35,12 @@ class PermissionAdmin:
         self._check_known(user, vhost)
         return Listing(self._pieces, _matching(self._access.permissions.values(), user, vhost))
 
-    async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Set a user's permissions on a virtual host, which replace earlier ones."""
+    async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
+        """Set a user's permissions on a virtual host, which replace earlier ones. Return whether there were none."""
+        new = (user, vhost) not in self._access.permissions
         await self._set(lambda: self._access.set_permission(user, vhost, configure, write, read))
         await self._connections.permissions_changed(user)
+        return new
 
     async def clear_permission(self, user: str, vhost: str) -> None:
         """Remove a user's permissions on a virtual host, and end the user's consumers there."""
@@ -50,9 +52,11 @@ class PermissionAdmin:
         self._check_known(user, vhost)
         return Listing(self._pieces, _matching(self._access.topic_permissions.values(), user, vhost))
 
-    async def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
-        """Restrict the routing keys that a user may use with an exchange."""
+    async def set_topic_permission(self, user: str, vhost: str, exchange: str, write: str, read: str) -> bool:
+        """Restrict the routing keys that a user may use with an exchange. Return whether they were not restricted."""
+        new = (user, vhost, exchange) not in self._access.topic_permissions
         await self._set(lambda: self._access.set_topic_permission(user, vhost, exchange, write, read))
+        return new
 
     async def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> None:
         """Remove the restriction for an exchange, or without `exchange` for all exchanges."""

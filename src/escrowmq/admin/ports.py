@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from escrowmq.core.access.permissions import PasswordHashes
@@ -83,7 +83,9 @@ class BrokerProcess(Protocol):
         ...
 
     async def durably(self, change: Callable[[], T]) -> T:
-        """Make a change in a turn, wait until it is on disk, and return its result."""
+        """Make a change in a turn, wait until it is on disk, and return its result. The record of the operation that
+        makes it (`admin.action`) becomes durable together with it.
+        """
         ...
 
     def secret_key(self, access_key: str) -> str:
@@ -112,6 +114,16 @@ class BrokerProcess(Protocol):
 
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         """Return tag, keys, properties and body of a message, for JSON. Without `whole`, a long body is cut."""
+        ...
+
+    def composed(self, exchange: str, routing_key: str, properties: Mapping[str, Any], user: str) -> Envelope:
+        """Return the envelope of a message with these properties of AMQP 0-9-1, in JSON, whose content is its body.
+        `user` publishes it, if it is not empty. Raises INVALID_ARGUMENT, PRECONDITION_FAILED.
+        """
+        ...
+
+    def delivered(self, envelope: Envelope, content: bytes) -> tuple[str, dict[str, Any], bytes]:
+        """Return routing key, properties in JSON, and body of a message, as a client of AMQP 0-9-1 would get them."""
         ...
 
     def figures(self) -> dict[str, Any]:

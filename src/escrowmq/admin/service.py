@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from escrowmq.admin.audit import audited
+from escrowmq.admin.authority import Authority
+from escrowmq.admin.bindings import BindingAdmin
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
+from escrowmq.admin.declarations import DeclarationAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
 from escrowmq.admin.links import LinkAdmin
 from escrowmq.admin.logins import LoginAdmin
+from escrowmq.admin.messages import MessageAdmin
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
@@ -37,7 +41,7 @@ class AdminService:
     def __init__(self, process: BrokerProcess, pieces: Pieces | None = None) -> None:
         pieces = pieces or Pieces()
         self._process = process
-        connections = ConnectionAdmin(process, pieces)
+        connections, authority = ConnectionAdmin(process, pieces), Authority(process.broker)
         self._transactions = TransactionAdmin(process, pieces)
         self._queues = QueueAdmin(process.broker, self._transactions, pieces)
         self._half = HalfAdmin(process, pieces)
@@ -50,6 +54,9 @@ class AdminService:
             JournalAdmin(process),
             LoginAdmin(process),
             TopologyAdmin(process, pieces),
+            DeclarationAdmin(process, authority, pieces),
+            BindingAdmin(process, authority),
+            MessageAdmin(process, authority),
             CounterAdmin(process, pieces),
             ContentAdmin(process),
             self._transactions,
@@ -64,7 +71,7 @@ class AdminService:
         for part in parts:
             assert found.keys().isdisjoint(part.operations), "two operations have one name"
             found |= part.operations
-        self.operations: Mapping[str, Operation] = audited(found)
+        self.operations: Mapping[str, Operation] = audited(found, process)
 
     async def ping(self) -> None:
         """Do nothing: the answer says that the broker answers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from escrowmq.admin.bindings import properties_key
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
@@ -77,6 +78,7 @@ def _binding(
         "destination_type": kind,
         "routing_key": routing_key,
         "arguments": arguments,
+        "properties_key": properties_key(routing_key, arguments),
     }
 
 

@@ -7,15 +7,18 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from escrowmq.admin.authority import checked_name
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.links import ending
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
+from escrowmq.core.access.imported import DEFAULT_ALGORITHM, imported
 from escrowmq.core.access.permissions import PasswordHashes, User
 
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY_OCTETS: Final = 10
+_LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
 
 
 class UserAdmin:
@@ -30,10 +33,12 @@ class UserAdmin:
         self.operations: Mapping[str, Operation] = {
             "user.list": self.list_users,
             "user.add": self.add_user,
+            "user.put": self.put_user,
             "user.delete": self.delete_user,
             "user.password": self.set_password,
             "user.tags": self.set_tags,
             "user.limits": self.set_limits,
+            "user.limit": self.set_limit,
             "user.key.add": self.add_key,
             "user.key.delete": self.delete_key,
         }
@@ -50,6 +55,36 @@ class UserAdmin:
         await self._set(
             lambda: self._access.add_user(name, hashes.password_hash, tuple(tags), scram_hashes=hashes.scram_hashes)
         )
+
+    async def put_user(
+        self,
+        name: str,
+        tags: Iterable[str],
+        password: str | None = None,
+        password_hash: str | None = None,
+        hashing_algorithm: str = DEFAULT_ALGORITHM,
+    ) -> bool:
+        """Add a user, or replace tags and password of one. `password_hash` is one in the form of RabbitMQ's
+        definitions (`access.imported`). Return whether the user is new.
+        """
+        checked_name(name, "name of a user")
+        if password_hash is not None:
+            hashes = PasswordHashes(imported(password_hash, hashing_algorithm))
+        else:
+            hashes = await self._hash(password)
+        given = tuple(tags)
+
+        def change() -> bool:
+            new = name not in self._access.users
+            if new:
+                user = self._access.add_user(name, hashes.password_hash, given, hashes.scram_hashes)
+            else:
+                self._access.set_password(name, *hashes)
+                user = self._access.set_tags(name, given)
+            self._broker.directory.record_access(user)
+            return new
+
+        return await self._process.durably(change)
 
     async def delete_user(self, name: str) -> None:
         """Delete a user, the user's permissions and link termini, and close the user's connections.
@@ -86,6 +121,22 @@ class UserAdmin:
     async def set_limits(self, name: str, max_connections: int | None = None, max_channels: int | None = None) -> None:
         """Set all limits of a user; None means no limit. Connections and channels that are open stay open."""
         await self._set(lambda: self._access.set_user_limits(name, max_connections, max_channels))
+
+    async def set_limit(self, name: str, limit: str, value: int | None = None) -> None:
+        """Set one limit of a user, `max-connections` or `max-channels`; None or a negative number removes it. Raises
+        OperationRefused, BrokerError.
+        """
+        field = _LIMITS.get(limit)
+        if field is None:
+            raise OperationRefused(f"unknown limit {limit!r}; known ones: {', '.join(_LIMITS)}")
+        most = None if value is None or value < 0 else value
+
+        def change() -> User:
+            user = self._access.user(name)
+            limits = {"max_connections": user.max_connections, "max_channels": user.max_channels} | {field: most}
+            return self._access.set_user_limits(name, **limits)
+
+        await self._set(change)
 
     async def add_key(self, name: str, key: str = "") -> Row:
         """Give a user an access key, by default one that is made up. Return it with its secret key."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from typing import Final
 
+from escrowmq.admin.authority import checked_name
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.links import ending
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
+
+_LIMITS: Final = {"max-connections": "max_connections", "max-queues": "max_queues"}
 
 
 class VhostAdmin:
@@ -22,8 +26,10 @@ class VhostAdmin:
         self.operations: Mapping[str, Operation] = {
             "vhost.list": self.list_vhosts,
             "vhost.add": self.add_vhost,
+            "vhost.put": self.put_vhost,
             "vhost.delete": self.delete_vhost,
             "vhost.limits": self.set_limits,
+            "vhost.limit": self.set_limit,
         }
 
     async def list_vhosts(self) -> Listing:
@@ -38,6 +44,11 @@ class VhostAdmin:
                 raise OperationRefused(f"vhost '{name}' already exists")
 
         await self._process.durably(change)
+
+    async def put_vhost(self, name: str) -> bool:
+        """Add a virtual host, unless it exists. Return whether it is new."""
+        checked_name(name, "name of a virtual host")
+        return await self._process.durably(lambda: self._broker.directory.add_vhost(name))
 
     async def delete_vhost(self, name: str, force: bool = False) -> None:
         """Delete a virtual host with its queues and their messages, exchanges, permissions, branches, progress and
@@ -74,6 +85,22 @@ class VhostAdmin:
         await self._process.durably(
             lambda: broker.directory.record_access(broker.access.set_vhost_limits(name, max_connections, max_queues))
         )
+
+    async def set_limit(self, name: str, limit: str, value: int | None = None) -> None:
+        """Set one limit of a virtual host, `max-connections` or `max-queues`; None or a negative number removes it.
+        Raises OperationRefused, BrokerError.
+        """
+        field = _LIMITS.get(limit)
+        if field is None:
+            raise OperationRefused(f"unknown limit {limit!r}; known ones: {', '.join(_LIMITS)}")
+        most, access = None if value is None or value < 0 else value, self._broker.access
+
+        def change() -> None:
+            vhost = access.vhost(name)
+            limits = {"max_connections": vhost.max_connections, "max_queues": vhost.max_queues} | {field: most}
+            self._broker.directory.record_access(access.set_vhost_limits(name, **limits))
+
+        await self._process.durably(change)
 
     def _rows(self) -> Iterator[Row | None]:
         for vhost in list(self._broker.directory.vhosts.values()):

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from escrowmq.admin.socket.client import ask
-from escrowmq.cli.options import age, asks, confirmed, data_dir_option, json_option, show
+from escrowmq.cli.options import age, asks, confirmed, data_dir_option, json_option, reason_option, show
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import shown
 from escrowmq.text import printable, size
@@ -41,7 +41,7 @@ def half() -> None:
     Examples:
       escrowmq half list --state parked --data-dir /var/lib/escrowmq
       escrowmq half show 00000000000000075A3C9F10 --data-dir /var/lib/escrowmq
-      escrowmq half resume 00000000000000075A3C9F10 --data-dir /var/lib/escrowmq
+      escrowmq half resume 00000000000000075A3C9F10 --reason "the producer is back" --data-dir /var/lib/escrowmq
     """
 
 
@@ -153,41 +153,44 @@ def _print_body(row: dict[str, Any]) -> None:
 @data_dir_option
 @click.argument("transaction")
 @_vhost_option
+@reason_option
 @asks
-def resume(data_dir: Path, transaction: str, vhost: str) -> None:
+def resume(data_dir: Path, transaction: str, vhost: str, reason: str) -> None:
     """Have a parked half message checked again.
 
     Its checks begin with the first one.
     """
-    _change(data_dir, "resume", transaction, vhost)
+    _change(data_dir, "resume", transaction, vhost, reason)
 
 
 @half.command("commit")
 @data_dir_option
 @click.argument("transaction")
 @_vhost_option
+@reason_option
 @_yes_option
 @asks
-def commit(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
+def commit(data_dir: Path, transaction: str, vhost: str, reason: str, yes: bool) -> None:
     """Deliver a half message, whatever its producer decides."""
-    _decide(data_dir, "commit", transaction, vhost, yes=yes)
+    _decide(data_dir, "commit", transaction, vhost, reason, yes=yes)
 
 
 @half.command("drop")
 @data_dir_option
 @click.argument("transaction")
 @_vhost_option
+@reason_option
 @_yes_option
 @asks
-def drop(data_dir: Path, transaction: str, vhost: str, yes: bool) -> None:
+def drop(data_dir: Path, transaction: str, vhost: str, reason: str, yes: bool) -> None:
     """Drop a half message, whatever its producer decides.
 
     It is never delivered.
     """
-    _decide(data_dir, "drop", transaction, vhost, yes=yes)
+    _decide(data_dir, "drop", transaction, vhost, reason, yes=yes)
 
 
-def _decide(data_dir: Path, decision: str, transaction: str, vhost: str, *, yes: bool) -> None:
+def _decide(data_dir: Path, decision: str, transaction: str, vhost: str, reason: str, *, yes: bool) -> None:
     row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction)
     if row["state"] == _OUTCOMES[decision]:
         click.echo(f"{row['transaction']} is {row['state'].replace('_', ' ')} already; nothing was changed")
@@ -199,9 +202,9 @@ def _decide(data_dir: Path, decision: str, transaction: str, vhost: str, *, yes:
         )
         if not confirmed(question):
             raise click.ClickException("nothing was changed")
-    _change(data_dir, decision, transaction, vhost)
+    _change(data_dir, decision, transaction, vhost, reason)
 
 
-def _change(data_dir: Path, operation: str, transaction: str, vhost: str) -> None:
-    row = ask(data_dir, f"half.{operation}", vhost=vhost, transaction=transaction)
+def _change(data_dir: Path, operation: str, transaction: str, vhost: str, reason: str) -> None:
+    row = ask(data_dir, f"half.{operation}", vhost=vhost, transaction=transaction, why=reason)
     click.echo(f"{row['transaction']}: {row['state'].replace('_', ' ')}")

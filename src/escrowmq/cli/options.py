@@ -66,6 +66,12 @@ def show(rows: Any, columns: Sequence[str], *, as_json: bool) -> None:
         show_rows(rows, columns)
 
 
+reason_option = click.option(
+    "--reason", required=True, metavar="TEXT", help="The reason, which the journal keeps with the decision."
+)
+"""For heuristic decisions."""
+
+
 def confirmed(question: str) -> bool:
     """Ask a question, and return whether the answer was yes. The end of the input counts as no. Ctrl-C aborts the
     command.

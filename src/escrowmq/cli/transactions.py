@@ -11,7 +11,7 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli import spark_branches
-from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
+from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, reason_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
 from escrowmq.text import printable, size
@@ -31,7 +31,7 @@ def tx() -> None:
     Examples:
       escrowmq tx list --in-doubt --older-than 300 --data-dir /var/lib/escrowmq
       escrowmq tx show 1:6f726465722d37:6d71 --data-dir /var/lib/escrowmq
-      escrowmq tx rollback 1:6f726465722d37:6d71 --data-dir /var/lib/escrowmq
+      escrowmq tx rollback 1:6f726465722d37:6d71 --reason "its manager is gone" --data-dir /var/lib/escrowmq
     """
 
 
@@ -123,29 +123,32 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 @tx.command("commit", short_help="Commit a branch that is in doubt.")
 @data_dir_option
 @click.argument("xid")
+@reason_option
 @yes_option
 @asks
-def commit_branch(data_dir: Path, xid: str, yes: bool) -> None:
+def commit_branch(data_dir: Path, xid: str, reason: str, yes: bool) -> None:
     """Commit the branch XID, which is in doubt, without its transaction manager."""
-    _decide(data_dir, xid, "commit", yes=yes)
+    _decide(data_dir, xid, "commit", reason, yes=yes)
 
 
 @tx.command("rollback", short_help="Roll a branch back.")
 @data_dir_option
 @click.argument("xid")
+@reason_option
 @yes_option
 @asks
-def roll_back_branch(data_dir: Path, xid: str, yes: bool) -> None:
+def roll_back_branch(data_dir: Path, xid: str, reason: str, yes: bool) -> None:
     """Roll back the branch XID. Messages that it took return to their queues; those that it would bring are dropped."""
-    _decide(data_dir, xid, "rollback", yes=yes)
+    _decide(data_dir, xid, "rollback", reason, yes=yes)
 
 
 @tx.command("forget", short_help="Forget a branch that an operator has decided.")
 @data_dir_option
 @click.argument("xid")
+@reason_option
 @yes_option
 @asks
-def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
+def forget_branch(data_dir: Path, xid: str, reason: str, yes: bool) -> None:
     """Forget the branch XID, which an operator has decided. Its transaction manager is then told that it is unknown."""
     if not yes:
         branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
@@ -154,10 +157,10 @@ def forget_branch(data_dir: Path, xid: str, yes: bool) -> None:
                 f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
                 "Forget it, although its transaction manager may not know of that decision?"
             )
-    ask(data_dir, "tx.forget", xid=spark_branches.parsed(xid))
+    ask(data_dir, "tx.forget", xid=spark_branches.parsed(xid), why=reason)
 
 
-def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
+def _decide(data_dir: Path, xid: str, decision: str, reason: str, *, yes: bool) -> None:
     if not yes:
         branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
         moved = [
@@ -170,7 +173,7 @@ def _decide(data_dir: Path, xid: str, decision: str, *, yes: bool) -> None:
             f"{branch['state'].replace('_', ' ')} for {branch['seconds']:,} s, and would {does}.\n"
             f"{'Commit it' if decision == 'commit' else 'Roll it back'}, whatever its transaction manager decides?"
         )
-    outcome = ask(data_dir, f"tx.{decision}", xid=spark_branches.parsed(xid))
+    outcome = ask(data_dir, f"tx.{decision}", xid=spark_branches.parsed(xid), why=reason)
     branch = outcome["branch"]
     click.echo(f"{branch['xid']}: {outcome['outcome']}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import os
 import time
@@ -15,7 +16,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from escrowmq.core.access.access import Access
-from escrowmq.core.access.permissions import User
+from escrowmq.core.access.imported import parts
+from escrowmq.core.access.permissions import PasswordHashes, User
 from escrowmq.server.admission import network_of
 from escrowmq.server.checks import Check, Checks
 from escrowmq.server.passwords import HASHER
@@ -151,15 +153,15 @@ class Authenticator:
 
         def work() -> None:
             right = self._verify(user, password)
-            scram_hashes = self.scram.complete(user, password) if right and user is not None else ()
-            self._post(lambda: answer(scram_hashes, right=right))
+            better = self._better(user, password) if right and user is not None else None
+            self._post(lambda: answer(better, right=right))
 
-        def answer(scram_hashes: tuple[str, ...], *, right: bool) -> None:
+        def answer(better: PasswordHashes | None, *, right: bool) -> None:
             self._running -= 1
             self._next_checks()
             decide(right=right)
-            if user is not None:
-                keep(self._access, self._record, user, scram_hashes)
+            if user is not None and better is not None:
+                keep(self._access, self._record, user, better)
 
         def decide(*, right: bool) -> None:
             for each in self._waiting.pop(question):
@@ -223,11 +225,28 @@ class Authenticator:
     def _verify(self, user: User | None, password: str) -> bool:
         """Check a password, on another thread. A user that is unknown or has no password takes the same time."""
         real = user.password_hash if user is not None else ""
+        salted = parts(real)
+        if salted is not None:
+            algorithm, salt, digest = salted
+            given = password.encode("utf-8", "surrogatepass")
+            right = hmac.compare_digest(hashlib.new(algorithm, salt + given).digest(), digest)
+            self._verify(None, password)  # so that it takes as long as any check
+            return right
         try:
             self._hasher.verify(real or self._decoy, password)
         except (Argon2Error, InvalidHashError, UnicodeEncodeError):
             return False
         return bool(real)
+
+    def _better(self, user: User, password: str) -> PasswordHashes | None:
+        """Return what is to be stored of a correct password instead of the present hashes, on another thread: a hash
+        that was imported from RabbitMQ is replaced, and missing keys of SCRAM are added. None if nothing has to be.
+        """
+        weak = parts(user.password_hash) is not None
+        scram_hashes = self.scram.complete(user, password)
+        if not weak and not scram_hashes:
+            return None
+        return PasswordHashes(self._hasher.hash(password) if weak else user.password_hash, scram_hashes)
 
     def _external(self, peer: Peer, credentials: Credentials) -> Verdict:
         name = peer.certificate_user

@@ -9,19 +9,21 @@ import platform
 import resource
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from escrowmq import __version__
+from escrowmq.admin.action import record_action
 from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.server.listener import is_loopback
 from escrowmq.server.maintenance import Maintenance
+from escrowmq.server.operator_messages import composed, delivered
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.readable import readable
 from escrowmq.server.resources import resident_bytes
@@ -80,6 +82,7 @@ class ServerProcess:
         """See `BrokerProcess.durably`."""
         self._turns.begin()
         result = change()
+        record_action(self.broker)
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.when_synced(self._turns.journal.end_lsn, lambda: None if synced.done() else synced.set_result(None))
         await synced
@@ -130,6 +133,14 @@ class ServerProcess:
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         """See `BrokerProcess.readable`."""
         return readable(envelope, content, whole=whole)
+
+    def composed(self, exchange: str, routing_key: str, properties: Mapping[str, Any], user: str) -> Envelope:
+        """See `BrokerProcess.composed`."""
+        return composed(exchange, routing_key, properties, user, self._runtime.limits.header_size)
+
+    def delivered(self, envelope: Envelope, content: bytes) -> tuple[str, dict[str, Any], bytes]:
+        """See `BrokerProcess.delivered`."""
+        return delivered(envelope, content)
 
     def figures(self) -> dict[str, Any]:
         """See `BrokerProcess.figures`."""

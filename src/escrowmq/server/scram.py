@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from escrowmq.core.access.access import Access
-from escrowmq.core.access.permissions import User
+from escrowmq.core.access.permissions import PasswordHashes, User
 from escrowmq.server.passwords import Passwords
 from escrowmq.wire.scram.keys import ScramKeys, decoy, find
 from escrowmq.wire.scram.server import Challenge
@@ -81,8 +81,10 @@ class ScramUsers:
         ]
 
 
-def keep(access: Access, record: Callable[[User], None], user: User, scram_hashes: tuple[str, ...]) -> None:
-    """Store the keys that were derived for `user`, unless its password was changed meanwhile."""
+def keep(access: Access, record: Callable[[User], None], user: User, better: PasswordHashes) -> None:
+    """Store the hashes that were derived for `user`, unless its password was changed meanwhile. Without keys of SCRAM
+    among them, the present ones stay.
+    """
     current = access.users.get(user.name)
-    if scram_hashes and current is not None and current.password_hash == user.password_hash:
-        record(access.set_password(user.name, user.password_hash, scram_hashes))
+    if current is not None and current.password_hash == user.password_hash:
+        record(access.set_password(user.name, better.password_hash, better.scram_hashes or current.scram_hashes))

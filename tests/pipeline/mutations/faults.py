@@ -378,6 +378,7 @@ ONLY_SINCE_AN_AUDIT: Final = frozenset(
         Kind.GROUP_SETTLED,
         Kind.GROUP_PROGRESS,
         Kind.GROUP_LOCKED,
+        Kind.OPERATED,
     }
 )
 """Kinds of records for which FAULTS has no fault. Faults in some of them are in the modules planted_*.py."""

@@ -7,11 +7,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from escrowmq.admin.action import record_action
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.server.operator_messages import composed, delivered
 from escrowmq.server.readable import readable
 from tests.harness.server import SimServer
 
@@ -67,6 +69,7 @@ class FakeProcess:
 
     async def durably(self, change: Callable[[], T]) -> T:
         result = change()
+        record_action(self.broker)
         self.server.end_turn()
         self.server.run_disk()
         return result
@@ -83,6 +86,12 @@ class FakeProcess:
 
     def readable(self, envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
         return readable(envelope, content, whole=whole)
+
+    def composed(self, exchange: str, routing_key: str, properties: Mapping[str, Any], user: str) -> Envelope:
+        return composed(exchange, routing_key, properties, user, 65_536)
+
+    def delivered(self, envelope: Envelope, content: bytes) -> tuple[str, dict[str, Any], bytes]:
+        return delivered(envelope, content)
 
     async def log_in(self, address: str, port: int, user: str, password: str) -> str:
         return "" if password == f"password of {user}" else f"refused from {address}:{port}"

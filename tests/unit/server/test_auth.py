@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -12,6 +14,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from escrowmq.core.access.access import Access
+from escrowmq.core.access.imported import imported
 from escrowmq.core.access.permissions import User
 from escrowmq.server.auth import Authenticator, log_verdict
 from escrowmq.server.passwords import Passwords
@@ -409,3 +412,22 @@ def test_scram_leaves_no_secrets_in_the_log(caplog: pytest.LogCaptureFixture) ->
     assert "$" not in caplog.text
     assert "hunter2" not in caplog.text
     assert "secret" not in caplog.text
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_hash_from_rabbitmq_is_verified_and_replaced_at_the_first_login() -> None:
+    desk = Desk()
+    digest = hashlib.sha256(b"salt" + b"carrot").digest()
+    imported_hash = imported(base64.b64encode(b"salt" + digest).decode())
+    desk.access.set_password("alice", imported_hash)
+    desk.ask("alice", "potato")
+    desk.later.run()
+    assert desk.access.users["alice"].password_hash == imported_hash
+    for _ in range(2):
+        desk.ask("alice", "carrot")
+        desk.later.run()
+    assert [verdict.user for verdict in desk.verdicts] == [None, "alice", "alice"]
+    user = desk.access.users["alice"]
+    assert user.password_hash.startswith("$argon2id$")
+    assert user.scram_hashes
+    assert desk.recorded == [user]

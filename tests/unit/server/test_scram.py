@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from escrowmq.core.access.access import Access
-from escrowmq.core.access.permissions import User
+from escrowmq.core.access.permissions import PasswordHashes, User
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers, keep
 
@@ -67,14 +67,20 @@ def test_users_without_keys_are_challenged_alike_and_always_in_the_same_way(name
 def test_keys_are_kept_if_the_password_is_still_the_same() -> None:
     access, _ = users(complete=False)
     before, recorded = access.users["alice"], list[User]()
-    keep(access, recorded.append, before, ())
-    assert not recorded
+    better = PasswordHashes(before.password_hash, KEYS)
     access.set_tags("alice", ("monitoring",))
-    keep(access, recorded.append, before, KEYS)
+    keep(access, recorded.append, before, better)
     assert recorded == [access.users["alice"]]
     assert (recorded[0].scram_hashes, recorded[0].tags) == (KEYS, ("monitoring",))
     access.set_password("alice", "other")
-    keep(access, recorded.append, before, KEYS)
+    keep(access, recorded.append, before, better)
     access.remove_user("alice")
-    keep(access, recorded.append, before, KEYS)
+    keep(access, recorded.append, before, better)
     assert len(recorded) == 1
+
+
+def test_a_better_hash_is_kept_with_the_present_keys() -> None:
+    access, _ = users(complete=False)
+    access.set_password("alice", "weak", KEYS)
+    keep(access, list[User]().append, access.users["alice"], PasswordHashes("strong"))
+    assert (access.users["alice"].password_hash, access.users["alice"].scram_hashes) == ("strong", KEYS)

@@ -14,19 +14,26 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from escrowmq.admin.http.access_changes import ACCESS_CHANGES
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
-from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, LONGEST_BODY, reason_of
+from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
 from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading
 from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
+from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
+from escrowmq.admin.http.refusals import refusal
+from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES})
+CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES}
+WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
-ONLY_READ: Final = "this path is only for reading; use the command `escrowmq`, which docs/commands.md describes"
+NOT_ALLOWED: Final = "this path does not take this method"
+_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="EscrowMQ"'}
 T = TypeVar("T")
 _log = logging.getLogger("escrowmq.http")
 
@@ -48,7 +55,7 @@ class HttpInterface:
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
                 Route("/api/{path:path}", self.read),
-                Route("/api/{path:path}", self.change, methods=["POST"]),
+                Route("/api/{path:path}", self.change, methods=["POST", "PUT", "DELETE"]),
                 *others,
             ],
             exception_handlers={
@@ -57,7 +64,7 @@ class HttpInterface:
                 BadQuery: _refused,
                 HealthFailure: _unhealthy,
                 BrokerUnavailable: _unavailable,
-                BrokerRefused: _refused,
+                BrokerRefused: _broker_refused,
                 HTTPException: _fault,
                 ClientDisconnect: _gone,
             },
@@ -83,17 +90,29 @@ class HttpInterface:
         return JSONResponse(await route.answer(reading))
 
     async def change(self, request: Request) -> Response:
-        """Do what an operator asks, with the reason in the body (see `escrow.CHANGES`)."""
+        """Change something, as RabbitMQ's management API does, or as an operator decides (see `escrow.CHANGES`)."""
         operator = await self._user(request)
-        operation, names = _changed(request)
+        _refuse_foreign(request)
+        decision = _decision(request)
+        if decision is not None:
+            return await self._decide(request, operator, *decision)
+        route, names = _change_route(request)
+        if not route.tags & set(operator.tags):
+            raise NotAuthorised("User lacks the tag that this needs")
+        if request.method == "POST":
+            check_kind(request.headers.get("content-type", ""))
+        body = parsed(await _body(request))
+        if not isinstance(body, dict):
+            raise BadQuery("the body must be a JSON object")
+        writing = Writing(self._broker, operator, names, request.query_params, request.headers, body)
+        done = await route.change(writing)
+        headers = {"location": done.location} if done.location else {}
+        return JSONResponse(done.body, done.status, headers) if done.has_body else Response(b"", done.status, headers)
+
+    async def _decide(self, request: Request, operator: Operator, operation: str, names: dict[str, str]) -> Response:
         if ADMINISTRATOR not in operator.tags:
             raise NotAuthorised("User lacks the tag that this needs")
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LONGEST_BODY:
-                raise HTTPException(413, f"the body has more than {LONGEST_BODY} octets")
-        reason = reason_of(request.headers.get("content-type", ""), body)
+        reason = reason_of(request.headers.get("content-type", ""), await _body(request))
         return JSONResponse(await self._broker.ask(operation, **names, by=operator.user, why=reason))
 
     async def _user(self, request: Request) -> Operator:
@@ -126,22 +145,59 @@ class HttpInterface:
         return None if self._open_metrics else await monitor(request, self._broker)
 
 
-def _changed(request: Request) -> tuple[str, dict[str, str]]:
-    """Return the operation of a POST, and the names in its path. Raises NothingThere, and HTTPException (405) for paths
-    that can only be read, among which are all those with which RabbitMQ changes something.
+def _decision(request: Request) -> tuple[str, dict[str, str]] | None:
+    """Return the operation of a POST below `escrow/`, and the names in its path; None if it is another change."""
+    path = _path(request)
+    return CHANGE_PATHS.find(path) if path is not None and request.method == "POST" else None
+
+
+def _change_route(request: Request) -> tuple[WriteRoute, dict[str, str]]:
+    """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException (405) for a path
+    that cannot be changed in this way.
     """
-    try:
-        return _found(request, CHANGE_PATHS)
-    except NothingThere:
-        if request.path_params["path"].startswith("escrow/"):
-            _found(request, PATHS)
-        raise HTTPException(405, headers={"Allow": "GET, HEAD"}) from None
+    path = _path(request)
+    allowed: set[str] = set()
+    if path is None:
+        raise NothingThere
+    for methods, names in WRITE_PATHS.find_all(path):
+        if request.method in methods:
+            return methods[request.method], names
+        allowed.update(methods)
+    if PATHS.find(path) is not None:
+        allowed.update(("GET", "HEAD"))
+    if CHANGE_PATHS.find(path) is not None:
+        allowed.add("POST")
+    if not allowed:
+        raise NothingThere
+    raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
+
+
+def _refuse_foreign(request: Request) -> None:
+    """Raises HTTPException (403) for a change that a page of another site asks for with a login that the browser has
+    stored. Tools do not send this header.
+    """
+    if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        raise HTTPException(403, "a page of another site cannot change anything")
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST_BODY:
+            raise HTTPException(413, f"the body has more than {LONGEST_BODY} octets")
+    return bytes(body)
+
+
+def _path(request: Request) -> list[str] | None:
+    path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
+    return None if path is None else path[1:]
 
 
 def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
     """Return what a table has for the path of a request, and the names in it. Raises NothingThere."""
-    path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
-    found = None if path is None else paths.find(path[1:])
+    path = _path(request)
+    found = None if path is None else paths.find(path)
     if found is None:
         raise NothingThere
     return found
@@ -150,7 +206,7 @@ def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
 async def _not_authorised(request: Request, error: Exception) -> Response:
     del request
     body = {"error": "not_authorized", "reason": str(error)}
-    return JSONResponse(body, 401, {"WWW-Authenticate": 'Basic realm="EscrowMQ"'})
+    return JSONResponse(body, 401, _CHALLENGE)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
@@ -173,6 +229,16 @@ async def _refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
 
 
+async def _broker_refused(request: Request, error: Exception) -> Response:
+    """Answer what the broker refused; a decision of an operator that is not possible is 400, whatever the reason."""
+    assert isinstance(error, BrokerRefused)
+    if request.url.path.startswith("/api/escrow/"):
+        return await _refused(request, error)
+    found = refusal(error)
+    headers = _CHALLENGE if found.status == HTTPStatus.UNAUTHORIZED else {}
+    return JSONResponse({"error": found.error, "reason": found.reason}, found.status, headers)
+
+
 async def _gone(request: Request, error: Exception) -> Response:
     """Answer a client that is gone: nobody reads it, and it is no fault of the process."""
     del request, error
@@ -182,8 +248,14 @@ async def _gone(request: Request, error: Exception) -> Response:
 async def _fault(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)
-    names: dict[int, Any] = {404: "Object Not Found", 405: "Method Not Allowed", 400: "bad_request"}
-    reason = ONLY_READ if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
+    names: dict[int, Any] = {
+        400: "bad_request",
+        403: "forbidden",
+        404: "Object Not Found",
+        405: "Method Not Allowed",
+        413: "payload_too_large",
+    }
+    reason = NOT_ALLOWED if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
     return JSONResponse(
         {"error": names.get(error.status_code, "error"), "reason": reason}, error.status_code, error.headers
     )

@@ -19,11 +19,14 @@ class BrokerUnavailable(Exception):  # noqa: N818 - named for what happened
 
 
 class BrokerRefused(Exception):  # noqa: N818 - named for what happened
-    """The broker refused an operation. The text is for the operator. `missing`: the object does not exist."""
+    """The broker refused an operation. The text is for the operator. `missing`: the object does not exist; `condition`:
+    that of the core, if the core has refused it (`core.conditions`).
+    """
 
-    def __init__(self, text: str, *, missing: bool = False) -> None:
+    def __init__(self, text: str, *, missing: bool = False, condition: str = "") -> None:
         super().__init__(text)
         self.missing = missing
+        self.condition = condition
 
 
 class AskedBroker(Protocol):
@@ -42,9 +45,11 @@ class RemoteBroker:
 
     async def ask(self, command: str, **arguments: Any) -> Any:
         """See `AskedBroker.ask`."""
+        # Without escapes, a request is about as long as the HTTP request from which it comes.
+        request = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                line = await self._exchange(json.dumps({"command": command, "arguments": arguments}).encode() + b"\n")
+                line = await self._exchange(request.encode("utf-8", "surrogatepass") + b"\n")
         except TimeoutError as error:
             raise BrokerUnavailable(f"the broker did not answer within {TIMEOUT_SECONDS:g} s") from error
         except (OSError, ValueError) as error:
@@ -53,7 +58,9 @@ class RemoteBroker:
             raise BrokerUnavailable("the broker closed the connection before its answer was complete")
         answer = json.loads(line)
         if "error" in answer:
-            raise BrokerRefused(str(answer["error"]), missing=answer.get("missing", False))
+            raise BrokerRefused(
+                str(answer["error"]), missing=answer.get("missing", False), condition=answer.get("condition", "")
+            )
         return answer["result"]
 
     async def _exchange(self, request: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The broker's own paths below `/api/escrow/`: branches, half messages, links and held messages, and what operators do
 with them.
 
-A change is a POST with a JSON object that gives a reason. User and reason are in the broker's log.
+A change is a POST with a JSON object that gives a reason. User and reason are in the broker's log and in the journal.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from escrowmq.admin.audit import LONGEST_REASON
 from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.management import ADMINISTRATORS, MONITORS, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.paths import PathTable
 from escrowmq.core.half.state import HalfState
 
-LONGEST_BODY: Final = 16 << 10
-LONGEST_REASON: Final = 1000
 STATES: Final = tuple(state.name.lower() for state in HalfState)
 UNDECIDED: Final = tuple(state.name.lower() for state in HalfState if not state.decided)
 
@@ -74,14 +73,17 @@ CHANGES: Final[Mapping[str, str]] = {
 CHANGE_PATHS: Final = PathTable(CHANGES)
 
 
-def reason_of(content_type: str, body: bytes) -> str:
-    """Return the reason that the body of a change gives. Raises BadQuery.
-
-    Only JSON is accepted: a browser sends it to another site only if that site agrees, so a foreign page cannot use the
-    login that a browser has stored.
+def check_kind(content_type: str) -> None:
+    """Raises BadQuery unless the content of a POST is JSON: a browser sends that to another site only if the site
+    agrees, so a foreign page cannot use the login that a browser has stored.
     """
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise BadQuery("the content type must be application/json")
+
+
+def reason_of(content_type: str, body: bytes) -> str:
+    """Return the reason that the body of a change gives. Raises BadQuery."""
+    check_kind(content_type)
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):  # also for bytes that are no UTF-8, and for deeply nested arrays

@@ -17,6 +17,9 @@ from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised,
 MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
 MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
 ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
+VHOST_LIMITS: Final = {"max-connections": "max_connections", "max-queues": "max_queues"}
+USER_LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
+"""The limits by RabbitMQ's name, with their names in the rows of the admin service."""
 
 
 class NothingThere(Exception):  # noqa: N818 - named for what happened
@@ -245,6 +248,44 @@ async def _consumers(reading: Reading) -> Any:
     return reading.listed([shapes.consumer(row) for row in await reading.rows("consumer.list")])
 
 
+def _limits(operation: str, owner: str, names: Mapping[str, str]) -> Callable[[Reading], Awaitable[Any]]:
+    """Return the answer with the limits that are set, of the virtual host or user in the path, or of all."""
+
+    async def answer(reading: Reading) -> Any:
+        rows = await reading.ask(operation)
+        if owner in reading.names:
+            rows = [reading.one(rows, name=reading.names[owner])]
+        found = [
+            {owner: row["name"], "value": {name: row[field] for name, field in names.items() if row[field] is not None}}
+            for row in rows
+        ]
+        return reading.listed([row for row in found if row["value"]])
+
+    return answer
+
+
+async def _users_without_permissions(reading: Reading) -> Any:
+    permitted = {row["user"] for row in await reading.ask("permission.list")}
+    rows = [row for row in await reading.ask("user.list") if row["name"] not in permitted]
+    return reading.listed([shapes.user(row) for row in rows])
+
+
+def _bindings_between(kind: str) -> Callable[[Reading], Awaitable[Any]]:
+    """Return the answer with the bindings between the two ends in the path, or with the one that is named there."""
+
+    async def answer(reading: Reading) -> Any:
+        names = reading.names
+        ends = {
+            "source": "" if names["source"] == "amq.default" else names["source"],
+            "destination": names["destination"],
+            "destination_type": kind,
+        }
+        rows = [row for row in await _shaped_bindings(reading) if all(row[key] == end for key, end in ends.items())]
+        return reading.one(rows, properties_key=names["properties"]) if "properties" in names else reading.listed(rows)
+
+    return answer
+
+
 async def _nothing(reading: Reading) -> Any:
     """Answer for objects that this broker does not have, so that none exist."""
     if reading.vhost is not None:
@@ -272,7 +313,12 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "vhosts/{vhost}/permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
     "vhosts/{vhost}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
     "vhosts/{vhost}/connections": ReadRoute(_vhost_connections),
+    "vhost-limits": ReadRoute(_limits("vhost.list", "vhost", VHOST_LIMITS), ADMINISTRATORS),
+    "vhost-limits/{vhost}": ReadRoute(_limits("vhost.list", "vhost", VHOST_LIMITS), ADMINISTRATORS),
+    "user-limits": ReadRoute(_limits("user.list", "user", USER_LIMITS), ADMINISTRATORS),
+    "user-limits/{user}": ReadRoute(_limits("user.list", "user", USER_LIMITS), ADMINISTRATORS),
     "users": ReadRoute(_users, ADMINISTRATORS),
+    "users/without-permissions": ReadRoute(_users_without_permissions, ADMINISTRATORS),
     "users/{user}": ReadRoute(_user, ADMINISTRATORS),
     "users/{user}/permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
     "users/{user}/topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
@@ -291,6 +337,10 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "queues/{vhost}/{name}/bindings": ReadRoute(_bindings_of("destination", "queue")),
     "bindings": ReadRoute(_bindings),
     "bindings/{vhost}": ReadRoute(_bindings),
+    "bindings/{vhost}/e/{source}/q/{destination}": ReadRoute(_bindings_between("queue")),
+    "bindings/{vhost}/e/{source}/e/{destination}": ReadRoute(_bindings_between("exchange")),
+    "bindings/{vhost}/e/{source}/q/{destination}/{properties}": ReadRoute(_bindings_between("queue")),
+    "bindings/{vhost}/e/{source}/e/{destination}/{properties}": ReadRoute(_bindings_between("exchange")),
     "connections": ReadRoute(_connections),
     "connections/{name}": ReadRoute(_connection),
     "consumers": ReadRoute(_consumers),

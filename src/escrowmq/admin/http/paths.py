@@ -6,7 +6,7 @@ only ever a name: `..` or `%2E%2E` leads nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -36,6 +36,10 @@ class PathTable(Generic[T]):
 
     def find(self, given: Sequence[str]) -> tuple[T, dict[str, str]] | None:
         """Return what belongs to a path, and the names in it."""
+        return next(self.find_all(given), None)
+
+    def find_all(self, given: Sequence[str]) -> Iterator[tuple[T, dict[str, str]]]:
+        """Yield everything that belongs to a path, in the order of the table."""
         for parts, found in self._by_length.get(len(given), ()):
             names: dict[str, str] = {}
             for part, text in zip(parts, given, strict=True):
@@ -44,5 +48,4 @@ class PathTable(Generic[T]):
                 elif part != text:
                     break
             else:
-                return found, names
-        return None
+                yield found, names

@@ -5,8 +5,6 @@ An argument is a row of the admin service; `node` is the name of the broker.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,17 +59,8 @@ def exchange(row: Row) -> Shape:
 
 
 def binding(row: Row) -> Shape:
-    """Return a binding, from a row of `binding.list`, with the key that names it among those of its two ends."""
-    return {**row, "properties_key": properties_key(row["routing_key"], row["arguments"])}
-
-
-def properties_key(routing_key: str, arguments: Row) -> str:
-    """Return the name of a binding in paths: the routing key (`~` if it is empty), and a digest of its arguments."""
-    name = routing_key or "~"
-    if not arguments:
-        return name
-    text = json.dumps(arguments, sort_keys=True, default=str).encode()
-    return f"{name}~{hashlib.blake2b(text, digest_size=8).hexdigest()}"
+    """Return a binding, from a row of `binding.list`."""
+    return dict(row)
 
 
 def connection(row: Row, node: str) -> Shape:

@@ -1,6 +1,7 @@
 """The admin socket: requests as lines of JSON, `{"command": …, "arguments": {…}}`, each answered by one line.
 
-An answer is `{"result": …}` or `{"error": "…"}`, with `"missing": true` if the object does not exist.
+An answer is `{"result": …}` or `{"error": "…"}`, with `"missing": true` if the object does not exist, or with the
+`"condition"` for which the core refused it.
 Every process that may open the socket may use every operation. The rows of a list are sent while they are made, so an
 answer of any length takes little memory.
 """
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused
+from escrowmq.admin.values import NESTED, is_nested
 from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
@@ -79,12 +81,14 @@ class AdminServer:
             request = json.loads(line)
             name, arguments = request["command"], request.get("arguments", {})
             operation = self._operations[name]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None, {"error": UNKNOWN}
+        if is_nested(arguments):
+            return None, {"error": f"{name}: {NESTED}"}
         try:
             return await operation(**arguments), {}
         except BrokerError as error:
-            return None, {"error": error.text}
+            return None, {"error": error.text, "condition": error.condition.value}
         except NothingFound as error:
             return None, {"error": str(error), "missing": True}
         except OperationRefused as error:

@@ -65,6 +65,7 @@ class Kind(IntEnum):
     GROUP_PROGRESS = 54
     GROUP_LOCKED = 55
     TRANSIENT_BOUND = 56
+    OPERATED = 57
 
 
 RECORD_BYTES: Final = 1 << 30

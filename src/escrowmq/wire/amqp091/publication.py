@@ -252,6 +252,14 @@ def start_of(channel: int, method: bytes) -> bytes:
 
 def make_form(channel: int, address: Address, props: bytes) -> Form:
     """Decode a form. Raises the same errors as `Forms.find`."""
+    envelope, found = envelope_of(address.exchange, address.routing_key, props, address.names)
+    return Form(channel, address, envelope, found)
+
+
+def envelope_of(exchange: str, routing_key: str, props: bytes, names: bytes | None = None) -> tuple[Envelope, Scan]:
+    """Return the envelope of a publish with these properties, and what was found in them. Raises the same errors as
+    `Forms.find`.
+    """
     found = scan(props)
     keys: tuple[str, ...] = ()
     if found.headers is not None:
@@ -260,17 +268,17 @@ def make_form(channel: int, address: Address, props: bytes) -> Form:
             props = without_headers(props, found, ("BCC",))
         found.headers = None  # decoded headers take much memory
     envelope = Envelope(
-        address.exchange,
-        address.routing_key,
+        exchange,
+        routing_key,
         props,
         protocol=PROTOCOL,
         durable=found.delivery_mode == PERSISTENT,
         priority=found.priority or 0,
         ttl=None if found.expiration is None else _time_to_live(found.expiration),
         extra_keys=keys,
-        names=address.names,
+        names=names,
     )
-    return Form(channel, address, envelope, found)
+    return envelope, found
 
 
 def _sender_keys(found: Scan, name: str) -> tuple[str, ...]:

@@ -84,7 +84,9 @@ class LocalBroker:
         try:
             result = await self._operations[command](**json.loads(json.dumps(arguments)))
         except (OperationRefused, BrokerError) as error:
-            raise BrokerRefused(str(error), missing=isinstance(error, NothingFound)) from error
+            condition = error.condition.value if isinstance(error, BrokerError) else ""
+            text = error.text if isinstance(error, BrokerError) else str(error)
+            raise BrokerRefused(text, missing=isinstance(error, NothingFound), condition=condition) from error
         return json.loads(json.dumps(await result.rows() if isinstance(result, Listing) else result, default=str))
 
 
@@ -105,6 +107,19 @@ class HttpSite:
     def post(self, target: str, body: object, user: str | None = "guest", kind: str = "application/json") -> Answer:
         """Send a JSON body as `user`, or without a login."""
         return self.request("POST", target, login(user) | {"content-type": kind}, json.dumps(body).encode())
+
+    def put(self, target: str, body: object, user: str | None = "guest") -> Answer:
+        """Send a JSON body, or none, as `user`."""
+        return self.call("PUT", target, body, user)
+
+    def delete(self, target: str, user: str | None = "guest", headers: dict[str, str] | None = None) -> Answer:
+        """Delete as `user`."""
+        return self.request("DELETE", target, login(user) | (headers or {}))
+
+    def call(self, method: str, target: str, body: object, user: str | None = "guest") -> Answer:
+        """Send a JSON body, or none, by any method as `user`."""
+        content = b"" if body is None else json.dumps(body).encode()
+        return self.request(method, target, login(user) | {"content-type": "application/json"}, content)
 
     def request(self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
         """Send a request."""

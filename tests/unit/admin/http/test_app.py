@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
 from escrowmq.admin.http import app
-from escrowmq.admin.http.app import ONLY_READ
+from escrowmq.admin.http.app import CHANGE_ROUTES, NOT_ALLOWED
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
 from escrowmq.admin.http.management import READ_ROUTES
-from tests.unit.admin.http.sites import HttpSite
+from escrowmq.admin.http.writing import LONGEST_BODY
+from tests.unit.admin.http.sites import HttpSite, login
 
-NAMES = {"vhost": "%2F", "user": "guest", "name": "q", "xid": "x", "transaction": "t"}
+NAMES = {
+    "vhost": "%2F",
+    "user": "guest",
+    "name": "q",
+    "xid": "x",
+    "transaction": "t",
+    "source": "amq.direct",
+    "destination": "q",
+    "properties": "k",
+}
 GUARDED = (
     "/metrics",
     "/metrics/detailed",
@@ -90,13 +101,85 @@ def test_other_paths_do_not_exist(path: str) -> None:
     assert HttpSite().get(path, user=None).status in {404, 307}
 
 
-def test_only_reading_is_possible() -> None:
-    for path in ("/health", *GUARDED):
-        answer = HttpSite().request("DELETE", path)
-        assert (answer.status, answer.json) == (405, {"error": "Method Not Allowed", "reason": ONLY_READ})
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", ["/health", *GUARDED])
+def test_a_path_takes_no_other_methods_than_those_that_it_names(path: str, method: str) -> None:
+    pattern = {"/api/" + each.format(**NAMES): methods for each, methods in CHANGE_ROUTES.items()}
+    pattern["/api/users/without-permissions"] = pattern["/api/users/guest"]
+    if path == "/api/none" or method in pattern.get(path, ()):
+        return
+    answer = HttpSite().request(method, path, {**login("guest"), "content-type": "application/json"})
+    assert (answer.status, answer.json) == (405, {"error": "Method Not Allowed", "reason": NOT_ALLOWED})
+    assert "GET" in answer.headers["allow"]
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
     answer = HttpSite().get("/metrics/detailed?family=none")
     assert answer.status == 400
     assert "queue_coarse_metrics" in answer.json["reason"]
+
+
+CHANGES = [(method, path) for path, methods in CHANGE_ROUTES.items() for method in methods]
+TAGS = ("management", "policymaker", "monitoring", "administrator")
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize("tag", [*TAGS, "other", ""])
+def test_a_change_needs_one_of_its_tags(method: str, path: str, tag: str) -> None:
+    site = HttpSite()
+    site.server.broker.access.add_user("t", "hash", (tag,))
+    site.server.broker.access.set_permission("t", "/", ".*", ".*", ".*")
+    before = site.server.broker.access.version, site.server.broker.directory.vhost("/").version
+    answer = site.call(method, "/api/" + path.format(**NAMES), {}, "t")
+    if tag in CHANGE_ROUTES[path][method].tags:
+        assert answer.status != 401 or "lacks the tag" not in answer.json["reason"]
+    else:
+        assert (answer.status, answer.json["error"]) == (401, "not_authorized")
+        assert before == (site.server.broker.access.version, site.server.broker.directory.vhost("/").version)
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_change_without_a_valid_login_is_refused(method: str, path: str) -> None:
+    site = HttpSite()
+    assert site.call(method, "/api/" + path.format(**NAMES), {}, None).status == 401
+    assert site.request(method, "/api/" + path.format(**NAMES), login("guest", "wrong")).status == 401
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize("origin", ["cross-site", "same-site"])
+def test_a_page_of_another_site_cannot_change_anything(method: str, path: str, origin: str) -> None:
+    headers = login("guest") | {"content-type": "application/json", "sec-fetch-site": origin}
+    answer = HttpSite().request(method, "/api/" + path.format(**NAMES), headers, b"{}")
+    assert (answer.status, answer.json["error"]) == (403, "forbidden")
+
+
+@pytest.mark.rule("SEC-1")
+@pytest.mark.parametrize("path", [path for method, path in CHANGES if method == "POST"])
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_form_cannot_change_anything(path: str, kind: str) -> None:
+    headers = login("guest") | {"content-type": kind}
+    answer = HttpSite().request("POST", "/api/" + path.format(**NAMES), headers, b"{}")
+    assert (answer.status, answer.json["reason"]) == (400, "the content type must be application/json")
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[]", b"1", b"[" * 100_000, b'{"arguments": ' + b"[" * 40])
+def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
+    site = HttpSite()
+    answer = site.request("PUT", "/api/queues/%2F/q", login("guest"), body)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert site.server.broker.directory.vhost("/").queues == {}
+
+
+def test_a_body_that_is_too_long_is_refused() -> None:
+    body = b" " * (LONGEST_BODY + 1)
+    answer = HttpSite().request("PUT", "/api/queues/%2F/q", login("guest"), body)
+    assert (answer.status, answer.json["error"]) == (413, "payload_too_large")
+
+
+def test_a_change_is_logged_with_the_user_who_made_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    HttpSite().put("/api/vhosts/v", {})
+    assert "vhost.put name='v' by='guest'" in caplog.messages

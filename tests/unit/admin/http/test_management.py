@@ -12,7 +12,14 @@ from tests.unit.admin.http.sites import HttpSite
 from tests.unit.admin.processes import FakeConnection
 from tests.unit.wire.amqp091.clients import pair
 
-NAMES = {"vhost": "%2F", "user": "guest", "name": "q"}
+NAMES = {
+    "vhost": "%2F",
+    "user": "guest",
+    "name": "q",
+    "source": "amq.topic",
+    "destination": "a%2Fb",
+    "properties": "k.%2523",
+}
 NODE = "escrowmq@h"
 
 
@@ -22,6 +29,7 @@ def worked() -> HttpSite:
     client.declare(1, "q", arguments={"x-max-length": 5})
     client.declare(1, "a/b")
     client.send(1, spec.QueueBind("a/b", "amq.topic", "k.#"))
+    client.send(1, spec.ExchangeBind("amq.fanout", "amq.topic", "k.#"))
     client.publish(1, "q", b"1", b"2")
     client.send(1, spec.BasicConsume("q", "tag", no_wait=True))
     site = HttpSite(server)
@@ -45,6 +53,7 @@ def test_every_path_answers_an_administrator(path: str) -> None:
     names = NAMES | ({"name": NODE} if path.startswith("nodes") else {})
     names |= {"name": "amq.topic"} if path.startswith("exchanges") else {}
     names |= {"name": "10.0.0.1:99"} if path.startswith("connections") else {}
+    names |= {"destination": "amq.fanout"} if "}/e/{destination" in path else {}
     answer = worked().get("/api/" + path.format(**names))
     # The disk alarm of the site is on.
     assert answer.status == (503 if "alarms" in path else 200), answer.body
@@ -107,13 +116,13 @@ def test_a_queue_has_its_figures_and_counters() -> None:
 def test_a_name_with_an_encoded_slash_is_found() -> None:
     assert shown("queues/%2F/a%2Fb")["name"] == "a/b"
     keys = [(row["source"], row["routing_key"], row["properties_key"]) for row in shown("queues/%2F/a%2Fb/bindings")]
-    assert keys == [("", "a/b", "a/b"), ("amq.topic", "k.#", "k.#")]
+    assert keys == [("", "a/b", "a%2Fb"), ("amq.topic", "k.#", "k.%23")]
 
 
 def test_the_default_exchange_has_a_name_in_paths() -> None:
     assert shown("exchanges/%2F/amq.default")["name"] == ""
     assert len(shown("exchanges/%2F/amq.default/bindings/source")) == 2
-    (binding,) = shown("exchanges/%2F/amq.topic/bindings/source")
+    binding = shown("exchanges/%2F/amq.topic/bindings/source")[0]
     assert (binding["destination"], binding["destination_type"]) == ("a/b", "queue")
 
 

@@ -78,7 +78,7 @@ def answered(line: bytes) -> Any:
         ({"command": "add", "arguments": {"a": 1}}, {"result": 1}),
         ({"command": "refuse", "arguments": {"text": "no"}}, {"error": "no"}),
         ({"command": "miss"}, {"error": "no object x", "missing": True}),
-        ({"command": "core"}, {"error": "no such thing"}),
+        ({"command": "core"}, {"error": "no such thing", "condition": "not-found"}),
         ({"command": "count", "arguments": {"most": 0}}, {"result": []}),
         ({"command": "count", "arguments": {"most": 1}}, {"result": []}),
         ({"command": "count", "arguments": {"most": 6}}, {"result": [{"number": n} for n in (1, 2, 4, 5)]}),
@@ -94,6 +94,16 @@ def test_a_request_has_its_answer(request_: dict[str, Any], answer: dict[str, An
 def test_a_line_that_is_not_a_request_is_an_error(line: bytes) -> None:
     (key,) = answered(line)
     assert key == "error"
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize("depth", [40, 500, 100_000])
+def test_a_deeply_nested_request_is_refused_without_a_line_in_the_log(
+    depth: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = b'{"command": "add", "arguments": {"a": ' + b"[" * depth + b"]" * depth + b"}}"
+    assert answered(line)["error"]
+    assert caplog.messages == []
 
 
 def test_an_internal_error_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:

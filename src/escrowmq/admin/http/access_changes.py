@@ -1,0 +1,148 @@
+"""Changes of RabbitMQ's management API to virtual hosts, users, permissions and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
+from escrowmq.admin.http.management import ADMINISTRATORS
+from escrowmq.admin.http.writing import DONE, ChangeAnswer, WriteRoute, Writing, made, missing_unless
+
+
+async def _put_vhost(writing: Writing) -> ChangeAnswer:
+    return made(await writing.do("vhost.put", name=writing.names["vhost"]))
+
+
+async def _delete_vhost(writing: Writing) -> ChangeAnswer:
+    await writing.do("vhost.delete", name=writing.names["vhost"], force=writing.asked("force"))
+    return DONE
+
+
+async def _put_user(writing: Writing) -> ChangeAnswer:
+    name, body = writing.names["user"], writing.body
+    if "password" in body and "password_hash" in body:
+        raise BadQuery("both_password_and_password_hash_are_provided")
+    given = {key: writing.text(key) for key in ("password", "password_hash", "hashing_algorithm") if key in body}
+    if "password_hash" not in given:
+        given.pop("hashing_algorithm", None)
+    return made(await writing.do("user.put", name=name, tags=_tags(writing), **given))
+
+
+def _tags(writing: Writing) -> list[str]:
+    """Return the tags of the body: a list, or a text with commas; or `administrator`, as in old versions."""
+    tags = writing.body.get("tags")
+    if tags is None and "administrator" in writing.body:
+        return [ADMINISTRATOR] if writing.flag("administrator", False) else []
+    if tags is None:
+        raise BadQuery("tags_not_present")
+    if isinstance(tags, str):
+        tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise BadQuery("tags: a list of texts is needed, or a text with commas")
+    return tags
+
+
+async def _delete_user(writing: Writing) -> ChangeAnswer:
+    await writing.do("user.delete", name=writing.names["user"])
+    return DONE
+
+
+async def _delete_users(writing: Writing) -> ChangeAnswer:
+    users = writing.body.get("users")
+    if not isinstance(users, list) or not all(isinstance(name, str) for name in users):
+        raise BadQuery("users: a list of names is needed")
+    known = {row["name"] for row in await writing.ask("user.list")}
+    for name in dict.fromkeys(users):
+        if name in known:
+            await writing.do("user.delete", name=name)
+    return DONE
+
+
+async def _put_permission(writing: Writing) -> ChangeAnswer:
+    patterns = {key: writing.text(key) for key in ("configure", "write", "read")}
+    return made(await writing.do("permission.set", **writing.names, **patterns))
+
+
+async def _delete_permission(writing: Writing) -> ChangeAnswer:
+    rows = await writing.ask("permission.list", **writing.names)
+    missing_unless(bool(rows))
+    await writing.do("permission.clear", **writing.names)
+    return DONE
+
+
+async def _put_topic_permission(writing: Writing) -> ChangeAnswer:
+    patterns = {key: writing.text(key) for key in ("exchange", "write", "read")}
+    return made(await writing.do("topic_permission.set", **writing.names, **patterns))
+
+
+async def _delete_topic_permissions(writing: Writing) -> ChangeAnswer:
+    rows = await writing.ask("topic_permission.list", **writing.names)
+    missing_unless(bool(rows))
+    await writing.do("topic_permission.clear", **writing.names)
+    return DONE
+
+
+async def _put_vhost_limit(writing: Writing) -> ChangeAnswer:
+    names = writing.names
+    await writing.do("vhost.limit", name=names["vhost"], limit=names["name"], value=writing.number("value"))
+    return DONE
+
+
+async def _delete_vhost_limit(writing: Writing) -> ChangeAnswer:
+    await writing.do("vhost.limit", name=writing.names["vhost"], limit=writing.names["name"])
+    return DONE
+
+
+async def _put_user_limit(writing: Writing) -> ChangeAnswer:
+    names = writing.names
+    await writing.do("user.limit", name=names["user"], limit=names["name"], value=writing.number("value"))
+    return DONE
+
+
+async def _delete_user_limit(writing: Writing) -> ChangeAnswer:
+    await writing.do("user.limit", name=writing.names["user"], limit=writing.names["name"])
+    return DONE
+
+
+async def _close_connection(writing: Writing) -> ChangeAnswer:
+    """Close a connection: any for an administrator, the own ones for others."""
+    peer = writing.names["name"]
+    row: dict[str, Any] = writing.one(await writing.ask("connection.list"), peer=peer)
+    if ADMINISTRATOR not in writing.operator.tags and row.get("user") != writing.operator.user:
+        raise NotAuthorised("User not authorised to access object")
+    reason = writing.headers.get("x-reason") or "closed by an operator"
+    await writing.do("connection.close", peer=peer, reason=reason[:1000])
+    return DONE
+
+
+ACCESS_CHANGES: Final[Mapping[str, Mapping[str, WriteRoute]]] = {
+    "vhosts/{vhost}": {
+        "PUT": WriteRoute(_put_vhost, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_vhost, ADMINISTRATORS),
+    },
+    "users/bulk-delete": {"POST": WriteRoute(_delete_users, ADMINISTRATORS)},
+    "users/{user}": {
+        "PUT": WriteRoute(_put_user, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_user, ADMINISTRATORS),
+    },
+    "permissions/{vhost}/{user}": {
+        "PUT": WriteRoute(_put_permission, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_permission, ADMINISTRATORS),
+    },
+    "topic-permissions/{vhost}/{user}": {
+        "PUT": WriteRoute(_put_topic_permission, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_topic_permissions, ADMINISTRATORS),
+    },
+    "vhost-limits/{vhost}/{name}": {
+        "PUT": WriteRoute(_put_vhost_limit, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_vhost_limit, ADMINISTRATORS),
+    },
+    "user-limits/{user}/{name}": {
+        "PUT": WriteRoute(_put_user_limit, ADMINISTRATORS),
+        "DELETE": WriteRoute(_delete_user_limit, ADMINISTRATORS),
+    },
+    "connections/{name}": {"DELETE": WriteRoute(_close_connection)},
+}
+"""The changes by path below `/api/` and by method."""
