@@ -12,6 +12,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.topology.exchange import Exchange, Q
 
 CACHE_LIMIT: Final = 65_536
+_FEW: Final = 16  # one in so many destinations is new: to sort these few takes less time than to look at all
 _name = attrgetter("name")
 K = TypeVar("K", bound=Hashable)
 
@@ -67,7 +68,8 @@ class Router(Generic[Q]):
         headers: Mapping[str, object] | None = None,
         more_keys: Sequence[str] = (),
     ) -> tuple[Q, ...]:
-        """Return the queues that get a message, each once, by name.
+        """Return the queues that get a message, each once, in the order in which they were bound. To sort 20,000 of
+        them would take ten times as long as to find them.
 
         `more_keys` are routed like the routing key (CC, BCC). `headers` matter only if `needs_headers(exchange)`.
         Raises NOT_FOUND if there is no such exchange.
@@ -88,15 +90,13 @@ class Router(Generic[Q]):
         given = self._exchange(exchange)
         if not self._leads_to_queues(given):
             return {name: self.route(exchange, key) for name, key in routing_keys}
-        match, name_of = given.match, _name
+        match = given.match
         found: dict[K, tuple[Q, ...]] = {}
         steps = 0
         for name, key in routing_keys:
             matched: Collection[Any] = match(key, None)
             steps += 1 + len(matched)
-            if len(matched) > 1:
-                matched = sorted(set(matched), key=name_of)
-            found[name] = tuple(matched)
+            found[name] = tuple(dict.fromkeys(matched)) if len(matched) > 1 else tuple(matched)
         self._steps += steps
         return found
 
@@ -216,7 +216,7 @@ class Router(Generic[Q]):
             return keyless
         reached = [self._exchange(name)]
         seen: set[Q | Exchange[Q]] = {*reached}
-        queues: set[Any] = set()
+        queues: dict[Any, None] = {}
         cacheable, gone = not more_keys, self._gone
         for exchange in reached:  # grows during the loop; it contains each exchange once, so cycles end
             cacheable = cacheable and not exchange.needs_headers
@@ -235,12 +235,15 @@ class Router(Generic[Q]):
             new = set(matched)
             new -= seen  # a step of Python code for each of the others would take ten times as long
             seen |= new
+            if len(new) < len(matched):
+                matched = _in_order(matched, new) if new else ()
             if exchanges:
-                following: list[Any] = [target for target in new if target in exchanges]
+                following: list[Any] = [target for target in matched if target in exchanges]
                 reached += following
                 new.difference_update(following)
-            queues |= new
-        found: tuple[Q, ...] = tuple(sorted(queues, key=_name))
+                matched = [target for target in matched if target in new]
+            queues |= dict.fromkeys(matched)
+        found: tuple[Q, ...] = tuple(queues)
         if not any(exchange.reads_key or exchange.needs_headers for exchange in reached):
             self._keyless[name] = found
         elif cacheable:
@@ -262,3 +265,10 @@ class Router(Generic[Q]):
 
     def _alternate(self, exchange: Exchange[Q]) -> Exchange[Q] | None:
         return self._exchanges.get(exchange.alternate) if exchange.alternate is not None else None
+
+
+def _in_order(matched: Collection[Any], new: set[Any]) -> list[Any]:
+    """Return the members of `new` once, in an order that does not depend on their addresses."""
+    if len(new) * _FEW < len(matched):
+        return sorted(new, key=_name)
+    return [target for target in dict.fromkeys(matched) if target in new]

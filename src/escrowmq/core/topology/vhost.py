@@ -12,6 +12,7 @@ from escrowmq.core.topology.equivalence import check_exchange_equivalent
 from escrowmq.core.topology.exchange import NO_ARGUMENTS, Binding, BindingKey, Exchange, Q, binding_key
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.core.topology.exchanges.default import DefaultExchange
+from escrowmq.core.topology.names import SortedNames
 from escrowmq.core.topology.routing import Router
 from escrowmq.core.topology.unbinding import Inbound, Removal, Unbinding
 
@@ -37,10 +38,8 @@ class VirtualHost(Generic[Q]):
     """
 
     __slots__ = (
-        "_former",
         "_inbound",
         "_names",
-        "_new_names",
         "_router",
         "exchanges",
         "hidden",
@@ -56,9 +55,7 @@ class VirtualHost(Generic[Q]):
         self.name = name
         self.queues: dict[str, Q] = {}
         self.hidden: dict[str, Q] = {}
-        self._names: list[str] | None = None  # of the queues, in order
-        self._former: list[str] = []  # those of an earlier time
-        self._new_names: dict[str, None] = {}  # of the queues that were added since
+        self._names = SortedNames()  # of the queues
         self.exchanges: dict[str, Exchange[Q]] = {"": DefaultExchange(self.queues)}
         for exchange, kind in PREDECLARED.items():
             self.exchanges[exchange] = KINDS[kind](exchange, durable=True)
@@ -142,16 +139,9 @@ class VirtualHost(Generic[Q]):
         """Return all queues, and the hidden ones."""
         return [*self.queues.values(), *self.hidden.values()]
 
-    def queue_names(self) -> list[str]:
-        """The names of all queues in order. The list does not change; it is made anew after the queues have changed."""
-        if self._names is None:
-            new = self._new_names
-            names = [name for name in self._former if name not in new and name in self.queues]
-            names += [name for name in new if name in self.queues]
-            names.sort()  # which takes few steps, since most of them are in order already
-            self._names = self._former = names
-            self._new_names = {}
-        return self._names
+    def names_behind(self, name: str, most: int) -> list[str]:
+        """Return the next names of queues behind `name`, in order, at most `most`."""
+        return self._names.behind(name, most)
 
     def bindings(self) -> Iterator[Binding[Q]]:
         """Return all bindings except the implicit ones of the default exchange."""
@@ -241,8 +231,7 @@ class VirtualHost(Generic[Q]):
     def add_queue(self, queue: Q) -> None:
         """Add a queue and bind it to the default exchange. The caller has checked that the name is free."""
         self.queues[queue.name] = queue
-        self._names = None
-        self._new_names[queue.name] = None
+        self._names.add(queue.name)
         self._router.queue_changed(queue.name)
 
     def remove_queue(self, name: str) -> Removal[Q]:
@@ -251,8 +240,7 @@ class VirtualHost(Generic[Q]):
             return Removal()
         queue = self.queue(name)
         del self.queues[name]
-        self._names = None
-        self._new_names.pop(name, None)
+        self._names.remove(name)
         if not self.unbinding.delete_queue(queue):
             self._router.queue_changed(name)
             return Removal()

@@ -6,7 +6,6 @@ It is an extension of AMQP 0-9-1; docs/internals/bulk.md describes its methods. 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _NO_PROPERTIES: Final = b"\0\0"
 _LIST: Final = 64  # the octets of a list-ok frame that are not names, rounded up
 _ITEM: Final = 5
+_LOOKED_AT: Final = 500  # names that are looked up together
 _MOST_EPOCH: Final = (1 << 63) - 1
 
 
@@ -141,21 +141,21 @@ def list_(channel: Channel, method: spec.EscrowList) -> Iterator[None]:
     """
     room = channel.connection.frame_max - _LIST
     found: list[FieldValue] = []
-    names = channel.vhost.queue_names()
-    requests = channel.broker.engine.requests
-    for at in range(bisect_right(names, method.after), len(names)):
-        name = names[at]
-        requests.left -= 1
-        if requests.left <= 0:
-            yield
-        try:
-            queue_named(channel, name, Operation.LIST_QUEUE)
-        except BrokerError:
-            continue  # the user may not read it, or another connection uses it exclusively
-        room -= len(name.encode("utf-8", "surrogatepass")) + _ITEM
-        if room < 0:
-            break
-        found.append(name)
+    requests, after = channel.broker.engine.requests, method.after
+    while room >= 0 and (names := channel.vhost.names_behind(after, _LOOKED_AT)):
+        after = names[-1]
+        for name in names:
+            requests.left -= 1
+            if requests.left <= 0:
+                yield
+            try:
+                queue_named(channel, name, Operation.LIST_QUEUE)
+            except BrokerError:
+                continue  # the user may not read it, or it is gone, or another connection uses it exclusively
+            room -= len(name.encode("utf-8", "surrogatepass")) + _ITEM
+            if room < 0:
+                break
+            found.append(name)
     channel.send(spec.EscrowListOk({"name": found}))
 
 

@@ -35,17 +35,40 @@ def test_the_default_exchange_routes_by_queue_name(vhost: VirtualHost[NamedQueue
     assert vhost.route("", "nobody") == ()
 
 
-def test_each_queue_is_returned_once_in_order_of_names(vhost: VirtualHost[NamedQueue]) -> None:
+def test_each_queue_is_returned_once_in_the_order_of_the_bindings(vhost: VirtualHost[NamedQueue]) -> None:
     for queue in ("q", "p"):
         for pattern in ("#", "a.*", "*.b"):
             vhost.bind_queue("amq.topic", queue, pattern)
-    assert names(vhost.route("amq.topic", "a.b")) == ["p", "q"]
+    assert names(vhost.route("amq.topic", "a.b")) == ["q", "p"]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_queues_that_are_found_are_not_sorted() -> None:
+    compared: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            compared.append(other)
+            return super().__lt__(other)
+
+    vhost: VirtualHost[NamedQueue] = VirtualHost("/")
+    for number in range(300, 0, -1):
+        vhost.add_queue(NamedQueue(f"q{number}"))
+        vhost.bind_queue("amq.fanout", f"q{number}", "")
+        vhost.bind_queue("amq.topic", f"q{number}", "#")
+        vhost.queues[f"q{number}"].name = Name(f"q{number}")
+    for exchange in ("amq.fanout", "amq.topic"):
+        assert len(vhost.route(exchange, "key")) == 300
+        assert len(vhost.route_each(exchange, [(1, "other")])[1]) == 300
+    assert not compared
 
 
 def test_several_keys_are_routed(vhost: VirtualHost[NamedQueue]) -> None:
     vhost.bind_queue("amq.direct", "q", "one")
     vhost.bind_queue("amq.direct", "p", "two")
-    assert names(vhost.route("amq.direct", "one", None, ["two", "three"])) == ["p", "q"]
+    assert names(vhost.route("amq.direct", "one", None, ["two", "three"])) == ["q", "p"]
     assert names(vhost.route("amq.direct", "one")) == ["q"]
     assert names(vhost.route("", "p", None, ("p", "q"))) == ["p", "q"]
 
@@ -168,7 +191,7 @@ class TestMemory:
         look()
         vhost.unbind_queue("amq.fanout", "q", "")
         look()
-        assert seen == [[], ["q"], ["p", "q"], ["q"], []]
+        assert seen == [[], ["q"], ["q", "p"], ["q"], []]
         assert len(versions) == len(seen)
 
     def test_a_new_queue_of_the_same_name_replaces_the_cached_one(self, vhost: VirtualHost[NamedQueue]) -> None:
@@ -235,7 +258,7 @@ def test_exchanges_that_read_no_key_are_walked_once_for_all_keys(
         assert names(vhost.route("one", f"key {i}")) == ["q"]
     assert len(walked) == 3
     vhost.bind_queue("three", "p", "")
-    assert names(vhost.route("one", "key")) == ["p", "q"]
+    assert names(vhost.route("one", "key")) == ["q", "p"]
 
 
 def test_a_route_that_ends_in_a_direct_exchange_is_of_its_key(vhost: VirtualHost[NamedQueue]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from itertools import chain
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import ClassVar, Final, Generic, TypeAlias
 
 from escrowmq.core.conditions import BrokerError, Condition
@@ -24,6 +25,8 @@ MOST_STEPS: Final = 7000
 fields takes up to 1.5 microseconds for each."""
 _FIELDS_OF_STEP: Final = 8  # fields that are compared at the cost of one further step
 
+_any, _all = attrgetter("any"), attrgetter("all")
+_weight, _destinations = attrgetter("weight"), attrgetter("destinations")
 _Key: TypeAlias = tuple[str, Hashable]
 """A header's name, and its canonical value or `_PRESENT`."""
 
@@ -67,7 +70,7 @@ class HeadersExchange(Exchange[Q]):
     """Compares with those bindings that have a field in common with the message, and once with equal arguments.
 
     A pattern that wants all of its fields is kept under one of them: the one that fewest others are kept under. A
-    pattern that wants any of its fields is kept under each, and matches if one of them is found.
+    pattern that wants any of its fields, or has only one, is kept under each, and matches if one of them is found.
 
     `x-match` says whether all fields must match (`all`, the default) or one of them (`any`). Fields whose names begin
     with `x-` count only in `all-with-x` and `any-with-x`. A binding without fields matches with `all` and does not
@@ -105,23 +108,19 @@ class HeadersExchange(Exchange[Q]):
 
     def match(self, routing_key: str, headers: Mapping[str, object] | None) -> Collection[Q | Exchange[Q]]:
         del routing_key
+        # Loops in C: a step of Python code for each header, pattern or field of a pattern would take several times as
+        # long.
         seen: dict[_Field[Q], None] = {}
         if headers and self._fields:
-            for name, value in canonical_table(headers).items():
-                for key in ((name, value), (name, _PRESENT)):
-                    field = self._fields.get(key)
-                    if field is not None:
-                        seen[field] = None
-        matched = dict(self._unconditional)
-        present, steps = set(seen), len(seen)
-        # Loops in C: a step of Python code for each pattern, or each field of one, would take several times as long.
-        for field in seen:
-            steps += field.weight
-            if field.any:
-                matched |= field.any
-            if field.all:
-                matched |= dict.fromkeys([pattern for pattern in field.all if pattern.fields <= present])
-        destinations = [pattern.destinations for pattern in matched]
+            table = canonical_table(headers)
+            keys = chain(table.items(), zip(table, repeat(_PRESENT), strict=False))
+            seen = dict.fromkeys(filter(None, map(self._fields.get, keys)))
+        matched = self._unconditional | dict.fromkeys(chain.from_iterable(map(_any, seen)))
+        present = set(seen)
+        for field in filter(_all, seen):
+            matched |= dict.fromkeys([pattern for pattern in field.all if pattern.fields <= present])
+        destinations = list(map(_destinations, matched))
+        steps = len(seen) + sum(map(_weight, seen))
         self._steps = steps + len(destinations) + sum(map(len, destinations))
         return dict.fromkeys(chain.from_iterable(destinations))
 
@@ -143,7 +142,7 @@ class HeadersExchange(Exchange[Q]):
                 f"headers exchange '{binding.source.name}' has as many bindings whose headers are also those of other "
                 f"bindings as it can compare, {self._shared}; add a header with a value that no other binding has",
             )
-        if every and all(field is not None and len(field.all) >= MOST_ALIKE for field in fields):
+        if every and len(fields) > 1 and all(field is not None and len(field.all) >= MOST_ALIKE for field in fields):
             raise BrokerError(
                 Condition.PRECONDITION_FAILED,
                 f"headers exchange '{binding.source.name}' compares {MOST_ALIKE} bindings, the limit, for each header "
@@ -163,13 +162,13 @@ class HeadersExchange(Exchange[Q]):
     def _keep(self, pattern: _Pattern[Q], every: bool, fields: list[_Field[Q]]) -> None:
         for field in fields:
             field.uses += 1
-        if not every:
+        if not every or len(fields) == 1:
             for field in fields:
                 self._shared -= field.shared_weight
                 field.any[pattern] = None
                 field.weight += 1
                 self._shared += field.shared_weight
-        elif fields:
+        elif len(fields) > 1:
             home = pattern.home = min(fields, key=lambda field: (len(field.all), len(field.any)))
             self._shared -= home.shared_weight
             home.all[pattern] = None
