@@ -288,7 +288,8 @@ def test_a_message_behind_one_to_very_many_queues_is_lost_with_the_connection_be
     client.sender("/exchanges/amq.fanout")
     made.receive(client.port, post(0, b"x", priority=1) + post(1, b"y", priority=2))
     made.lose(client.port)
-    made.end_turn()
+    while made.broker.engine.turn.unfinished:
+        made.end_turn()
     assert contents(made, "q0") == [b"x"]
     assert contents(made, "q1499") == [b"x"]
 
