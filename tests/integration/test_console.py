@@ -93,6 +93,20 @@ def violations(page: Page) -> list[Any]:
     return found
 
 
+def life(page: Page, ident: str) -> list[tuple[str, str]]:
+    """Search for a message until the index has the whole journal, and return what happened to it, with the details."""
+    page.click("nav >> text=Messages")
+
+    def searched() -> bool:
+        page.fill("[name=id]", ident)
+        page.locator("form:has([name=id]) button").click()
+        return page.locator(".life li").count() > 0 and page.locator("p[role=status]").count() == 0
+
+    wait_until(searched)
+    lines = page.locator(".life li").all()
+    return [(line.locator("strong").inner_text(), line.inner_text()) for line in lines]
+
+
 def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, site: HttpBroker) -> None:
     site.broker.kill()
     site.broker.start()
@@ -115,6 +129,13 @@ def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, s
         form.locator("[name=typed]").fill(xid)
         form.locator("button").click()
         assert "was committed" in page.locator(".notice.done").inner_text()
+        moments = life(page, "order-7")
+        assert [words for words, _ in moments] == ["published", "locked", "accepted"]
+        assert "by an operator, branch 1 committed" in moments[2][1]
+        assert page.locator("code", has_text=xid).count() == 1
+        page.locator(".life a").nth(2).click()
+        assert "heuristic" in page.locator(".facts").inner_text()
+        assert [words for words, _ in life(page, "bill-7")] == ["published"]
     with client.connect(site.broker.url) as connection:
         channel = connection.channel()
         assert (channel.message_count("orders"), channel.message_count("bills")) == (0, 1)

@@ -19,8 +19,25 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "amqp10": ("wire", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
     "admin": ("core", "logs", "text"),
+    # An index of the journal's messages.
+    "history": (
+        "core.branches.xid",
+        "core.half.state",
+        "core.records",
+        "journal",
+        "logs",
+        "wire.formats",
+        "wire.neutral",
+    ),
     # Pages for operators. It reads the journal's files itself, and asks the broker for everything else.
-    "console": ("admin.http", "core.records.kinds", "inspection.describe", "journal.reader", "pipeline.human"),
+    "console": (
+        "admin.http",
+        "core.records.kinds",
+        "history",
+        "inspection.describe",
+        "journal.reader",
+        "pipeline.human",
+    ),
     # The process that serves the management API, metrics and console.
     "web": ("admin.http", "console", "logs"),
     "server": ("admin", "core", "journal", "wire", "client", "config", "logs", "units", "text", "__version__"),

@@ -23,6 +23,7 @@ from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
 from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of
+from escrowmq.console.indexing import Indexer
 from escrowmq.console.pages import FOUND, MENU
 from escrowmq.console.rates import Rates
 from escrowmq.console.rendering import render
@@ -60,6 +61,7 @@ class Console:
         self._data_dir = data_dir
         self.sessions = Sessions(clock)
         self._rates = Rates(broker)
+        self._indexer = Indexer(data_dir)
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes."""
@@ -178,7 +180,9 @@ class Console:
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
         session, operator = await self._session(request)
         query = dict(request.query_params)
-        return Visit(self._broker, self._rates, self._data_dir, session, operator, _path(request), names, query)
+        return Visit(
+            self._broker, self._rates, self._indexer, self._data_dir, session, operator, _path(request), names, query
+        )
 
     def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler whose failures are pages."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.http.paths import PathTable
-from escrowmq.console.screens import journal, overview, people, queues, transactions, unsettled
+from escrowmq.console.screens import journal, messages, overview, people, queues, transactions, unsettled
 from escrowmq.console.visit import Visit
 
 Screen = Callable[[Visit], Awaitable[dict[str, Any]]]
@@ -33,6 +33,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "queues": Page(queues.queues, "queues.html", "Queues", "queues"),
     "queues/{vhost}/{queue}": Page(queues.queue, "queue.html", "Queue", "queues"),
     "topics": Page(queues.topics, "topics.html", "Topics and groups", "topics"),
+    "messages": Page(messages.messages, "messages.html", "Messages", "messages"),
     "unsettled": Page(unsettled.unsettled, "unsettled.html", "Unsettled", "unsettled"),
     "journal": Page(journal.journal, "journal.html", "Journal", "journal"),
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),

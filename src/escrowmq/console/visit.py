@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from escrowmq.admin.http.broker import AskedBroker
 from escrowmq.admin.http.listing import chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, Operator
+from escrowmq.console.indexing import Indexer
 from escrowmq.console.rates import Rates
 from escrowmq.console.sessions import LoginSession
 
@@ -20,6 +21,7 @@ class Visit(NamedTuple):
 
     broker: AskedBroker
     rates: Rates
+    indexer: Indexer
     data_dir: Path
     session: LoginSession
     operator: Operator

@@ -88,7 +88,7 @@ class JournalReader:
 
     def __init__(self, storage: Storage, names: list[str] | None = None) -> None:
         """Read from `storage`, or only the files in `names`."""
-        self._storage = storage
+        self.storage = storage
         self._names = names
 
     @classmethod
@@ -101,11 +101,11 @@ class JournalReader:
 
     def close(self) -> None:
         """Close the files."""
-        self._storage.close()
+        self.storage.close()
 
     def names(self, type_: int) -> list[str]:
         """Return the names of the files of this type (`format.TYPE_…`), ascending."""
-        names = self._storage.names() if self._names is None else self._names
+        names = self.storage.names() if self._names is None else self._names
         found = ((fmt.parse_name(name), name) for name in names)
         return [name for parsed, name in found if parsed is not None and parsed[0] == type_]
 
@@ -171,7 +171,7 @@ class JournalReader:
         Raises:
             JournalDamaged: The split is damaged. A torn tail is accepted if the split has no end.
         """
-        file = JournalFile(self._storage, split.file)
+        file = JournalFile(self.storage, split.file)
         walk = file.walk(split.first_lsn, split.end_lsn)
         yield from walk
         if split.end_lsn is not None and walk.lsn != split.end_lsn:
@@ -179,7 +179,7 @@ class JournalReader:
 
     def file(self, name: str) -> JournalFile:
         """Open one file for reading. Raises JournalDamaged, JournalVersionUnknown, FileNotFoundError."""
-        return JournalFile(self._storage, name)
+        return JournalFile(self.storage, name)
 
     def segment_starts(self) -> list[tuple[int, str]]:
         """Return the first LSN and the name of each segment, ascending."""
@@ -215,12 +215,12 @@ class JournalReader:
 
     def _sealed_meanwhile(self, file: JournalFile, walk: FrameWalk) -> bool:
         # The broker may have sealed the segment meanwhile: the footer is then where the next frame would be.
-        footer = JournalFile(self._storage, file.name).footer
+        footer = JournalFile(self.storage, file.name).footer
         return footer is not None and footer.end_lsn == walk.lsn
 
     def _open(self, name: str) -> JournalFile | None:
         try:
-            return JournalFile(self._storage, name)
+            return JournalFile(self.storage, name)
         except FileNotFoundError:  # the broker has deleted the file since the directory was listed
             return None
 
@@ -249,13 +249,13 @@ class JournalReader:
 
     def _file_findings(self, name: str, lsn: int, next_lsn: int | None) -> Iterator[Finding]:
         try:
-            file = JournalFile(self._storage, name)
-            size = self._storage.size(name)
+            file = JournalFile(self.storage, name)
+            size = self.storage.size(name)
         except JournalDamaged as error:
-            yield DamageFound(name, error.offset, self._storage.size(name) - error.offset, error.why, tail=False)
+            yield DamageFound(name, error.offset, self.storage.size(name) - error.offset, error.why, tail=False)
             return
         except JournalVersionUnknown as error:
-            yield DamageFound(name, 8, self._storage.size(name) - 8, str(error), tail=False)
+            yield DamageFound(name, 8, self.storage.size(name) - 8, str(error), tail=False)
             return
         except FileNotFoundError:
             return

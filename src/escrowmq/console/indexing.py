@@ -1,0 +1,48 @@
+"""Keeps the index of messages up to date while somebody uses it, by a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+LOOKED_SECONDS: Final = 600.0
+"""The process ends when nobody has asked for messages for so long."""
+
+
+class Indexer:
+    """Starts the process when somebody looks. `clock` returns seconds."""
+
+    def __init__(self, data_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._data_dir = data_dir
+        self._clock = clock
+        self._looked = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.returncode is None
+
+    async def looked(self) -> None:
+        """Note that somebody looks for messages, and start the process if it does not run."""
+        self._looked = self._clock()
+        if not self.running:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "escrowmq.history", str(self._data_dir)), stdin=asyncio.subprocess.PIPE
+            )
+            self._task = asyncio.get_running_loop().create_task(self._end_later(self._process))
+
+    async def _end_later(self, process: asyncio.subprocess.Process) -> None:
+        while process.returncode is None and (left := self._looked + LOOKED_SECONDS - self._clock()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await process.wait()
+            except TimeoutError:
+                continue
+        if process.stdin is not None:
+            process.stdin.close()

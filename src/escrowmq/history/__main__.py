@@ -1,0 +1,59 @@
+"""The process that keeps the index up to date: `python -m escrowmq.history DIR`. It ends when its input ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Final
+
+from escrowmq import logs
+from escrowmq.history.following import bring_up_to_date, written_at
+from escrowmq.history.index import MessageIndex
+from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
+
+SECONDS: Final = 1.0
+"""The time between two looks at the journal."""
+_log = logging.getLogger("escrowmq.http")
+
+
+def follow(folder: Path) -> None:
+    """Keep the index of the journal in `folder` up to date until standard input ends."""
+    index = MessageIndex(folder)
+    known: dict[str, int] | None = None
+    while True:
+        written = written_at(folder)
+        if written != known:
+            for _ in bring_up_to_date(folder, index):
+                if _ended(0):
+                    return
+            known = written
+        if _ended(SECONDS):
+            return
+
+
+def main() -> int:
+    """Follow the journal with only the processor time that nothing else wants. Return an exit code."""
+    logs.configure("info", "text")
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(19)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    try:
+        follow(Path(sys.argv[1]))
+    except (OSError, sqlite3.Error, JournalDamaged, JournalVersionUnknown) as error:
+        _log.warning("the index of messages cannot be kept up to date: %s", error)
+        return 1
+    return 0
+
+
+def _ended(seconds: float) -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(readable) and not os.read(sys.stdin.fileno(), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

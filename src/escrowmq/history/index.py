@@ -1,0 +1,208 @@
+"""The index: a SQLite file with the ids of messages and what happened to them, by address in the journal."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from escrowmq.history.events import Found, IndexedBlock, IndexedBranch, IndexedPlacement, MessageEvent
+
+FOLDER: Final = "index"
+NAME: Final = "messages.sqlite"
+WIDE: Final = 4096
+"""Events about more messages than this are looked at one by one."""
+VERSION: Final = 1
+MOST: Final = 200
+"""Messages that a search returns."""
+_SCHEMA: Final = """
+create table meta (name text primary key, value) without rowid;
+create table queue (id integer primary key, vhost text, name text, lsn integer);
+create table branch (number integer primary key, xid text, lsn integer);
+create table message (
+    id text, correlation text, queue integer, position integer, block integer, number integer, lsn integer
+);
+create table event (
+    queue integer, first integer, last integer, lsn integer, time_us integer, what text, detail text, wide integer
+);
+create index message_id on message (id) where id is not null;
+create index message_correlation on message (correlation) where correlation is not null;
+create index message_place on message (queue, position);
+create index message_block on message (block, number);
+create index message_lsn on message (lsn);
+create index event_place on event (wide, queue, first);
+create index event_lsn on event (lsn);
+"""
+
+
+class IndexedPlace(NamedTuple):
+    """Where a message is or was: `queue` is a number, `position` None for a message of a prepared branch."""
+
+    message_id: str | None
+    correlation_id: str | None
+    queue: int | None
+    vhost: str | None
+    name: str | None
+    position: int | None
+    lsn: int
+
+
+class LifeMoment(NamedTuple):
+    """One event of a message's life."""
+
+    lsn: int
+    time_us: int
+    what: str
+    detail: str
+
+
+class MessageIndex:
+    """The index of the journal in `folder`. Writing is for one process; others may read meanwhile."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        """Open the index, or make one. Raises sqlite3.Error, and OSError; for reading, there must be one."""
+        path = folder / FOLDER / NAME
+        if not read_only:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        mode = "ro" if read_only else "rw"
+        self._db = sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
+        if not read_only:
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = off")  # it can be made again from the journal
+            if self._get("version") != VERSION:
+                self.clear()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # -- writing
+
+    def clear(self) -> None:
+        """Forget everything."""
+        names = self._db.execute("select name from sqlite_schema where type = 'table'").fetchall()
+        for (name,) in names:
+            self._db.execute(f"drop table {name}")
+        self._db.executescript(_SCHEMA)
+        self._set("version", VERSION)
+
+    def begin(self, journal: bytes) -> int:
+        """Begin a change of the index of the journal with this identity, and return the address from which on records
+        are to be added.
+        """
+        if self._get("journal") != journal:
+            self.clear()
+            self._set("journal", journal)
+            self._set("next", 0)
+        start: int = self._get("next")
+        self._db.execute("begin immediate")
+        for table in ("message", "event", "branch"):
+            self._db.execute(f"delete from {table} where lsn >= ?", (start,))  # noqa: S608 - the names are ours
+        return start
+
+    def add_queue(self, number: int, vhost: str, name: str, lsn: int) -> None:
+        """Note the name of a queue."""
+        self._db.execute("insert or replace into queue values (?, ?, ?, ?)", (number, vhost, name, lsn))
+
+    def add(self, found: Iterable[Found], lsn: int, time_us: int) -> None:
+        """Add what a record at `lsn` says."""
+        for each in found:
+            match each:
+                case MessageEvent(queue, first, length, what, detail):
+                    row: Sequence[Any] = (queue, first, first + length - 1, lsn, time_us, what, detail, length > WIDE)
+                    self._db.execute("insert into event values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                case IndexedBlock():
+                    self._add_block(each, lsn)
+                case IndexedPlacement(block, queue, first):
+                    self._db.execute(
+                        "insert into message select id, correlation, ?, ? + number, block, number, ? from ("
+                        "select distinct id, correlation, block, number from message where block = ?)",
+                        (queue, first, lsn, block),
+                    )
+                case IndexedBranch(number, xid):
+                    self._db.execute("insert or replace into branch values (?, ?, ?)", (number, xid, lsn))
+
+    def _add_block(self, block: IndexedBlock, lsn: int) -> None:
+        places: Sequence[tuple[int | None, int | None]] = block.targets or [(None, None)]
+        self._db.executemany(
+            "insert into message values (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (ident, correlation, queue, None if first is None else first + number, block.lsn, number, lsn)
+                for queue, first in places
+                for number, (ident, correlation) in enumerate(block.ids)
+                if ident is not None or correlation is not None
+            ],
+        )
+
+    def commit(self, next_lsn: int, end_lsn: int) -> None:
+        """End the change: the records before `next_lsn` are there for good, those up to `end_lsn` for now."""
+        self._set("next", next_lsn)
+        self._set("end", end_lsn)
+        self._db.execute("commit")
+
+    def prune(self, oldest: int) -> None:
+        """Forget what records before `oldest` said, which the journal no longer has."""
+        for table in ("message", "event", "branch"):
+            self._db.execute(f"delete from {table} where lsn < ?", (oldest,))  # noqa: S608 - the names are ours
+
+    # -- reading
+
+    @property
+    def end_lsn(self) -> int:
+        """The address up to which the journal is in the index."""
+        return self._get("end") or 0
+
+    def search(self, ident: str) -> list[IndexedPlace]:
+        """Return messages with this message id or correlation id, the oldest first, at most `MOST`."""
+        return self._places("m.id = ?1 or m.correlation = ?1", ident)
+
+    def at(self, vhost: str, queue: str, position: int) -> list[IndexedPlace]:
+        """Return the ids of the message at a position of a queue. It is empty for one without ids."""
+        return self._places("q.vhost = ?1 and q.name = ?2 and m.position = ?3", vhost, queue, position)
+
+    def numbers(self, vhost: str, queue: str) -> list[int]:
+        """Return the numbers of the queues that had a name, the latest first."""
+        rows = self._db.execute("select id from queue where vhost = ? and name = ? order by id desc", (vhost, queue))
+        return [number for (number,) in rows]
+
+    def name_of(self, queue: int) -> tuple[str, str] | None:
+        """Return the virtual host and the name of a queue."""
+        found: tuple[str, str] | None = self._db.execute(
+            "select vhost, name from queue where id = ?", (queue,)
+        ).fetchone()
+        return found
+
+    def life(self, queue: int, position: int) -> list[LifeMoment]:
+        """Return what happened to the message at a position of a queue, in order."""
+        rows = self._db.execute(
+            "select lsn, time_us, what, detail from event where queue = ?1 and first <= ?2 and last >= ?2 and ("
+            "(wide = 0 and first > ?2 - ?3) or wide = 1) order by lsn, rowid",
+            (queue, position, WIDE),
+        )
+        return [LifeMoment(*row) for row in rows]
+
+    def xid_of(self, branch: int) -> str | None:
+        """Return the xid of a branch."""
+        row = self._db.execute("select xid from branch where number = ?", (branch,)).fetchone()
+        return None if row is None else row[0]
+
+    def _places(self, condition: str, *values: object) -> list[IndexedPlace]:
+        rows = self._db.execute(
+            "select m.id, m.correlation, m.queue, q.vhost, q.name, m.position, min(m.lsn) from message m "  # noqa: S608
+            f"left join queue q on q.id = m.queue where {condition} group by 1, 2, 3, 6 order by 7 limit {MOST}",
+            values,
+        )
+        return [IndexedPlace(*row) for row in rows]
+
+    def _get(self, name: str) -> Any:
+        try:
+            row = self._db.execute("select value from meta where name = ?", (name,)).fetchone()
+        except sqlite3.OperationalError:  # an empty file
+            return None
+        return None if row is None else row[0]
+
+    def _set(self, name: str, value: object) -> None:
+        self._db.execute("insert or replace into meta values (?, ?)", (name, value))
