@@ -1,6 +1,7 @@
 """`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history.
 
-Then a Spark query moves messages while its processes and the broker are killed and frozen (PIPE-7).
+Then a broker is backed up and restored under load, again and again, while it and the backup are killed. Then a Spark
+query moves messages while its processes and the broker are killed and frozen (PIPE-7).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from tests.backup_kill.rounds import Rounds
 from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.load import Soak, audit
 from tests.spark_kill.moments import run_moments
@@ -29,7 +31,8 @@ KILLS_PER_MINUTE = 1
     show_default=True,
     help="How often processes around a Spark query are killed or frozen; 0 for never.",
 )
-def main(minutes: float, period: float, size: int, seed: int, kills: int) -> None:
+@click.option("--backups", default=50, show_default=True, help="How often a backup is made under load and restored.")
+def main(minutes: float, period: float, size: int, seed: int, kills: int, backups: int) -> None:
     """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
     with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
         soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
@@ -41,6 +44,10 @@ def main(minutes: float, period: float, size: int, seed: int, kills: int) -> Non
     with tempfile.TemporaryDirectory(prefix="escrowmq-rocketmq-kill-") as folder:
         click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
         run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
+    if backups:
+        with tempfile.TemporaryDirectory(prefix="escrowmq-backup-kill-") as folder:
+            Rounds(Path(folder), seed).run(backups, click.echo)
+        click.echo(f"{backups} backups under load and kills: restored, audited and counted")
     if kills:
         with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
             run_moments(Path(folder), kills, seed, click.echo)
