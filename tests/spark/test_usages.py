@@ -74,6 +74,43 @@ def test_a_checkpoint_can_be_moved(desk: Desk) -> None:
     assert desk.get(target) == numbered(20)
 
 
+@pytest.mark.rule("PIPE-1")
+@pytest.mark.rule("PIPE-2")
+def test_a_query_that_starts_over_continues_with_what_its_group_has_not_settled(desk: Desk) -> None:
+    source, target = desk.queue("in", numbered(10)), desk.queue("out")
+    desk.run(desk.read(source).select("body"), queue=target)
+    shutil.rmtree(desk.checkpoint())
+    desk.put(source, numbered(10, 10))
+    desk.run(desk.read(source).select("body"), queue=target)
+    assert desk.get(target) == numbered(20)
+    assert (desk.held(source).settled, desk.ready(source)) == (21, 0)
+
+
+@pytest.mark.rule("PIPE-1")
+def test_a_query_over_a_stream_starts_over_from_its_beginning(desk: Desk) -> None:
+    source, target = desk.stream("in", numbered(10)), desk.queue("out")
+    for _ in range(2):
+        rows = desk.read(source, group="", startingPosition="earliest").select("body")
+        desk.run(rows, queue=target)
+        shutil.rmtree(desk.checkpoint())
+    assert desk.get(target) == numbered(10) * 2
+
+
+def test_spark_hands_small_batches_to_python_unless_their_size_is_set(desk: Desk) -> None:
+    conf = desk.spark.conf
+    before = conf.get(escrowmq.spark.BATCH_ROWS)
+    assert before is not None
+    try:
+        conf.set(escrowmq.spark.BATCH_ROWS, "9000")
+        escrowmq.spark.register(desk.spark)
+        assert conf.get(escrowmq.spark.BATCH_ROWS) == "9000"
+        conf.unset(escrowmq.spark.BATCH_ROWS)
+        escrowmq.spark.register(desk.spark)
+        assert conf.get(escrowmq.spark.BATCH_ROWS) == "2000"
+    finally:
+        conf.set(escrowmq.spark.BATCH_ROWS, before)
+
+
 def test_a_listener_reports_each_micro_batch_to_a_log_and_to_prometheus(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,6 +38,8 @@ __all__ = [
 OLDEST_PYSPARK: Final = (4, 0)
 """The oldest supported PySpark: the first with sources and sinks in Python."""
 CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
+BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_ROWS: Final = 2000
 _LOCAL_FILES: Final = "FileSystemBasedCheckpointFileManager"
 _PACKAGES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing",
@@ -93,6 +95,10 @@ def register(spark: SparkSession) -> None:
             _log.warning("%s", line)
     if here:
         _write_checkpoints_quickly(spark)
+        if not spark._jsparkSession.sessionState().conf().contains(BATCH_ROWS):
+            # Spark asks for the size of its Arrow batch after each row. While a column of maps, such as the headers,
+            # has only nulls, the answer takes time for each row of the batch so far.
+            spark.conf.set(BATCH_ROWS, str(_BATCH_ROWS))
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
 
 

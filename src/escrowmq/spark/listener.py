@@ -19,6 +19,8 @@ from escrowmq.spark.pool import close, escrow, explained
 from escrowmq.spark.progress import QueryProgress, exposition, parse
 
 ROLE: Final = "listener"
+MOST_FAILED: Final = 100
+"""How many failed queries are remembered."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -39,7 +41,7 @@ class ProgressListener(StreamingQueryListener):
         self.latest: dict[str, QueryProgress] = {}
 
     def metrics(self) -> str:
-        """Return the last progress of the active queries in Prometheus's text format."""
+        """Return the last progress of the queries that run or have failed, in Prometheus's text format."""
         with self._lock:
             return exposition(self.latest.values())
 
@@ -83,6 +85,8 @@ class ProgressListener(StreamingQueryListener):
             return
         found = self._completed(found)
         with self._lock:
+            # A query that was started anew with another checkpoint has another id, and perhaps the same name.
+            self._forget([query for query, one in self.latest.items() if not one.up and one.name == found.name])
             self.latest[found.query] = found
         self._to.info("%s", found)
 
@@ -90,12 +94,20 @@ class ProgressListener(StreamingQueryListener):
         """Do nothing: there is nothing new."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Forget the query, and report why it has failed, if it has."""
+        """Forget the query, or, if it has failed, keep its last progress until it runs again, and report why."""
         with self._lock:
             found = self.latest.pop(str(event.id), None)
+            if found is not None and event.exception:
+                self.latest[found.query] = replace(found, up=False)
+                failed = [query for query, one in self.latest.items() if not one.up]
+                self._forget(failed[:-MOST_FAILED])
         if found is not None and event.exception:
             causes = [line for line in event.exception.splitlines() if line.startswith("escrowmq.spark.errors")]
             self._to.error("query %s has failed: %s", found.name, (causes or event.exception.splitlines())[-1])
+
+    def _forget(self, queries: list[str]) -> None:
+        for query in queries:
+            del self.latest[query]
 
     def _completed(self, progress: QueryProgress) -> QueryProgress:
         if self._endpoint is None:

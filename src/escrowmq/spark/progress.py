@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _METRICS: Final = {
+    "up": ("escrowmq_spark_up", "1 while the query runs, 0 after it has failed."),
     "lag": ("escrowmq_spark_lag_messages", "Messages that the query has not read yet."),
     "held": ("escrowmq_spark_held_messages", "Messages that are reserved for the query's group and not settled."),
     "undecided": (
@@ -59,7 +60,7 @@ class QueryProgress:
 
     `held` has a number for each source. `undecided` is the number of prepared branches of all Spark queries, since a
     branch has the name of its application, which a query may have chosen. Both come from the broker, and are None if it
-    was not asked, or did not answer.
+    was not asked, or did not answer. A query that has failed is not `up`.
     """
 
     query: str
@@ -68,6 +69,7 @@ class QueryProgress:
     sources: tuple[SourceProgress, ...]
     held: tuple[int, ...] | None = None
     undecided: int | None = None
+    up: bool = True
     fault: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -113,6 +115,7 @@ def exposition(queries: Iterable[QueryProgress]) -> str:
     samples: dict[str, list[str]] = {name: [] for name in _METRICS}
     for query in queries:
         whole = f'query="{_label(query.name)}"'
+        samples["up"].append(f"{{{whole}}} {query.up:d}")
         samples["epoch"].append(f"{{{whole}}} {query.epoch}")
         if query.undecided is not None:
             samples["undecided"].append(f"{{{whole}}} {query.undecided}")

@@ -56,6 +56,9 @@ def test_metrics_have_prometheus_text_format() -> None:
     found = parse(progress(source("g", {'a"\\': 1}, {'a"\\': 4})))
     assert found is not None
     assert exposition([replace(found, held=(3,), undecided=0)]).splitlines() == [
+        "# HELP escrowmq_spark_up 1 while the query runs, 0 after it has failed.",
+        "# TYPE escrowmq_spark_up gauge",
+        'escrowmq_spark_up{query="bills"} 1',
         "# HELP escrowmq_spark_lag_messages Messages that the query has not read yet.",
         "# TYPE escrowmq_spark_lag_messages gauge",
         'escrowmq_spark_lag_messages{query="bills",source="escrowmq queue a\\"\\\\, group g"} 3',
