@@ -293,6 +293,11 @@ class LimitsSection(Section):
     held_memory_per_vhost: HeldMemory = Field(
         default=0.75, description="The memory that all clients of one virtual host may hold in the same way."
     )
+    held_back_reads: HeldMemory = Field(
+        default=0.1,
+        description="The memory for bytes of clients that wait to be read, for example during an alarm; half of it for "
+        "those of one user. At the limit, clients are read in pieces of 4 KiB.",
+    )
     termini_per_user: int = Field(
         default=10_000,
         ge=1,

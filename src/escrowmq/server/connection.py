@@ -24,6 +24,7 @@ UNSENT_LIMIT: Final = 4 << 20
 READ: Final = 256 << 10
 """The most bytes of one read. Thousands of small messages fit into them."""
 PACED_READ: Final = 64 << 10
+SMALL_READ: Final = 4 << 10
 """The most bytes of one read while publishers outpace consumers. A consumer with a prefetch of 1,000 gets at most so
 many messages in a turn; if more are read, the queue outgrows its memory, and every message goes through the log.
 Clients whose publishes are answered limit themselves, so they are read as always."""
@@ -66,6 +67,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._websocket: WebSocket | None = None
         self._buffer = runtime.buffer
         self._congested = False
+        self._unread = "", 0  # bytes that the endpoint holds back, as they are counted, and for whom
         self._late = 0  # chunks of bytes that wait for a later iteration of the event loop
         self._pauses = Pause(0)
         self._last_in = self._last_out = 0
@@ -115,7 +117,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         endpoint, runtime = self.endpoint, self._runtime
-        if endpoint is not None and endpoint.large_bodies:
+        if runtime.held_back.full(self.user):
+            self._buffer = runtime.small_buffer
+        elif endpoint is not None and endpoint.large_bodies:
             self._buffer = runtime.large_buffer
         elif runtime.broker.engine.budget.outpaced and (endpoint is None or not endpoint.answered):
             self._buffer = runtime.paced_buffer
@@ -169,6 +173,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             die(str(error))
         except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
+        self._count_unread()
         if self._websocket is not None and self._websocket.ended:
             self.close()
         full = size == len(self._buffer)
@@ -177,6 +182,15 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.pause(Pause.SHARE, on=True)
                 self._turns.soon(self._rested)
             self._turns.end()
+
+    def _count_unread(self) -> None:
+        """Count the bytes that the endpoint holds back."""
+        unread = self.endpoint.unread if self.endpoint is not None and not self.closing_ms else 0
+        user, before = self._unread
+        if unread != before or user != self.user:
+            self._runtime.held_back.change(user, -before)
+            self._runtime.held_back.change(self.user, unread)
+            self._unread = self.user, unread
 
     def _rested(self) -> None:
         self.pause(Pause.SHARE, on=False)
@@ -199,6 +213,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _lose(self, exc: Exception | None) -> None:
         self._turns.begin()
         self.closing_ms = self.closing_ms or self._turns.broker.engine.now
+        self._count_unread()
         endpoint = self.endpoint
         if endpoint is not None:
             try:
@@ -221,6 +236,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         except Exception:  # noqa: BLE001 - an internal error must end this connection only
             self._fail()
             return
+        self._count_unread()
         if pieces:
             if self._websocket is not None:
                 pieces = [self._websocket.wrap(pieces)] if self._websocket.is_open else []

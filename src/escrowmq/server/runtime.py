@@ -18,8 +18,9 @@ from escrowmq.core.queues.queue import Queue
 from escrowmq.core.termini.registry import TerminusLimits
 from escrowmq.server.admission import Admission
 from escrowmq.server.auth import Authenticator, log_verdict
-from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, ClientConnection, Pause
+from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, SMALL_READ, ClientConnection, Pause
 from escrowmq.server.faults import Faults
+from escrowmq.server.held_back import HeldBack
 from escrowmq.server.intake import Intake
 from escrowmq.server.parkings import Parkings
 from escrowmq.server.pressure import Pressure
@@ -135,6 +136,9 @@ class Runtime:
         """Other connections are read into this part of it."""
         self.paced_buffer = self.large_buffer[:PACED_READ]
         """They are read into this smaller part while publishers outpace consumers."""
+        self.small_buffer = self.large_buffer[:SMALL_READ]
+        """All connections are read into this part while too many bytes of held back ones wait."""
+        self.held_back = HeldBack(in_bytes(limits.held_back_reads, alarms.memory_limit))
         self.connections: dict[ClientConnection, None] = {}
         """Open connections, oldest first."""
         self.intake = Intake(asyncio.get_running_loop())

@@ -165,6 +165,11 @@ class Endpoint(Protocol):
     large_bodies: bool
     """Whether the last publish had a large body. The server then reads more bytes at once."""
 
+    @property
+    def unread(self) -> int:
+        """The number of bytes that were received and wait to be read."""
+        ...
+
     answered: bool
     """Whether the client's publishes are answered. Such a client waits for answers, so it is not read in smaller pieces
     while publishers outpace consumers."""

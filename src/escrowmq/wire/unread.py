@@ -6,11 +6,12 @@ from __future__ import annotations
 class Unread:
     """Chunks as they were received. They are joined once, when there are as many bytes as the reader needs."""
 
-    __slots__ = ("_chunks", "_size", "need")
+    __slots__ = ("_chunks", "need", "size")
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
-        self._size = 0
+        self.size = 0
+        """The number of bytes that are kept."""
         self.need = 0
         """The number of bytes below which nothing more can be read."""
 
@@ -21,13 +22,13 @@ class Unread:
         """Keep `data` after the bytes that are kept already."""
         if data:
             self._chunks.append(data)
-            self._size += len(data)
+            self.size += len(data)
         self.need = need
 
     @property
     def ready(self) -> bool:
         """Whether there are enough bytes to continue reading."""
-        return self._size >= self.need
+        return self.size >= self.need
 
     def take(self) -> bytes:
         """Remove and return all bytes."""
@@ -39,4 +40,4 @@ class Unread:
     def clear(self) -> None:
         """Forget all bytes."""
         self._chunks.clear()
-        self._size = self.need = 0
+        self.size = self.need = 0

@@ -31,7 +31,7 @@ class FakeEndpoint:
         self.says = b""
         self.finished = False
         self.large_bodies = self.answered = False
-        self.waits_for = 0
+        self.waits_for = self.unread = 0
         self.heard: list[bytes] = []
         self.told: list[Any] = []
         self.fault: Exception | None = None

@@ -8,7 +8,17 @@ from typing import cast
 
 import pytest
 
-from escrowmq.server.connection import CLOSING_MS, LARGE_READ, PACED_READ, READ, SHARE, SMALL, UNSENT_LIMIT, Pause
+from escrowmq.server.connection import (
+    CLOSING_MS,
+    LARGE_READ,
+    PACED_READ,
+    READ,
+    SHARE,
+    SMALL,
+    SMALL_READ,
+    UNSENT_LIMIT,
+    Pause,
+)
 from escrowmq.server.intake import EVENTS
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, as_endpoint, on_loop, until
@@ -389,6 +399,44 @@ def test_thousands_of_connections_that_close_together_are_handled_a_bounded_numb
             await asyncio.sleep(0)
             handled.append(before - len(scene.runtime.connections))
         assert max(handled) == EVENTS
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+@pytest.mark.rule("FAIR-3")
+def test_clients_are_read_in_small_pieces_while_too_much_that_was_read_waits() -> None:
+    async def test() -> None:
+        scene = Scene()
+        held = scene.runtime.held_back
+        held.limit, held._user_limit = 1000, 500
+        connection, _, endpoint = scene.connect()
+        endpoint.unread = 499
+        receive(connection, b"x")
+        assert len(connection.get_buffer(-1)) == READ
+        endpoint.unread = 500
+        receive(connection, b"x")
+        endpoint.large_bodies = True
+        assert len(connection.get_buffer(-1)) == SMALL_READ
+        endpoint.unread, endpoint.large_bodies = 0, False
+        scene.stir(endpoint, b"answer")
+        await until(lambda: not held.bytes)
+        assert len(connection.get_buffer(-1)) == READ
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+@pytest.mark.rule("FAIR-2")
+def test_bytes_that_a_lost_client_has_left_unread_count_no_more() -> None:
+    async def test() -> None:
+        scene = Scene()
+        connection, _, endpoint = scene.connect()
+        endpoint.unread = 500
+        receive(connection, b"x")
+        assert scene.runtime.held_back.bytes == 500
+        connection.connection_lost(None)
+        assert scene.runtime.held_back.bytes == 0
         await scene.bench.close()
 
     on_loop(test)

@@ -92,6 +92,11 @@ class Connection:
         """Read nothing more until `rest`, which belongs to a publish of `channel`, has come to its end."""
         self._reader.await_rest(channel, rest)
 
+    @property
+    def unread(self) -> int:
+        """See `Endpoint.unread`."""
+        return self._reader.unread
+
     def resume(self) -> None:
         """Continue with the bytes that were held back during the login check, or while the connection was congested."""
         self._reader.resume()

@@ -143,6 +143,11 @@ class Reader:
         except LoginFault as error:
             connection.login_refused(str(error))
 
+    @property
+    def unread(self) -> int:
+        """The number of bytes that were received and wait to be read."""
+        return self._unread.size
+
     def resume(self) -> None:
         """Continue with the bytes that were held back."""
         if self._unread:

@@ -77,6 +77,11 @@ class Connection:
         """Process bytes from the socket. Empty `data` means to continue with the bytes that were held back."""
         self._reader.receive(data)
 
+    @property
+    def unread(self) -> int:
+        """See `Endpoint.unread`."""
+        return self._reader.unread
+
     def output(self) -> list[Piece]:
         """Remove and return the bytes that can be sent now."""
         while self._answering:

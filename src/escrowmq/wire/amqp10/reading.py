@@ -127,6 +127,11 @@ class Reader:
         ) or self._task is not None:
             connection.carry_on()
 
+    @property
+    def unread(self) -> int:
+        """The number of bytes that were received and wait to be read."""
+        return self._unread.size
+
     def resume(self) -> None:
         """Continue with the bytes that were held back."""
         if self._unread:

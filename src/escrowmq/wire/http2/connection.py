@@ -88,6 +88,11 @@ class Http2Connection:
             self.end(fault)
 
     @property
+    def unread(self) -> int:
+        """The number of bytes that were received and wait to be read."""
+        return self._reader.unread
+
+    @property
     def has_unread(self) -> bool:
         """Whether a complete frame may wait because reading was paused."""
         return self._reader.has_unread

@@ -56,6 +56,11 @@ class Http2Reader:
             unread.add(rest, need if self._is_begun else 0)
 
     @property
+    def unread(self) -> int:
+        """The number of bytes that were received and wait to be read."""
+        return self._unread.size
+
+    @property
     def has_unread(self) -> bool:
         """Whether a complete frame may wait because reading was paused."""
         return bool(self._unread) and self._unread.ready

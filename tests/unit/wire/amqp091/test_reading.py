@@ -494,3 +494,18 @@ def test_a_list_of_queues_that_the_user_may_not_read_is_made_in_pieces() -> None
     made.end_turn()
     made.run_disk()
     assert client.expect(1, spec.EscrowListOk).queues == {"name": ["q4999"]}
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_bytes_that_wait_during_an_alarm_are_known() -> None:
+    made, client = pair()
+    queue(client, "q")
+    endpoint = client.port.endpoint
+    endpoint.block("low on memory")
+    data = publish_frames(1, spec.BasicPublish("", "q"), PERSISTENT, b"x" * 1000)
+    made.receive(client.port, data)
+    assert endpoint.unread == len(data)
+    endpoint.block("")
+    made.receive(client.port, b"")
+    assert endpoint.unread == 0
+    assert named(made, "q").ready == 1

@@ -304,3 +304,15 @@ def test_queues_that_refuse_a_message_to_very_many_others_have_it_rejected() -> 
     client.send_bytes(post(0, b"x"))
     assert isinstance(client.outcome(0).state, Rejected)
     assert filled(made) == 1500
+
+
+@pytest.mark.rule("FAIR-3")
+def test_the_bytes_that_wait_for_the_end_of_a_publish_are_known() -> None:
+    made, client = with_many_queues()
+    client.sender("/exchanges/amq.fanout")
+    made.receive(client.port, post(0, b"x"))
+    behind = post(1, b"y")
+    made.receive(client.port, behind)
+    assert client.port.endpoint.unread == len(behind)
+    made.end_turn()
+    assert client.port.endpoint.unread == 0

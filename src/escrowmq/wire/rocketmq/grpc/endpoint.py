@@ -114,6 +114,11 @@ class GrpcEndpoint:
         elif limit_ms and idle_in_ms * 2 > limit_ms:
             self._http2.ping()
 
+    @property
+    def unread(self) -> int:
+        """See `Endpoint.unread`."""
+        return self._http2.unread
+
     def permissions_changed(self) -> Iterator[None]:
         """Do nothing: each call and each delivery is checked."""
         return iter(())

@@ -164,6 +164,11 @@ class RemotingConnection:
             self._host.failed(self, "silent", f"nothing arrived for {idle_in_ms / 1000:g} s")
             self._end()
 
+    @property
+    def unread(self) -> int:
+        """See `Endpoint.unread`."""
+        return self._unread.size
+
     def permissions_changed(self) -> Iterator[None]:
         """Do nothing: each request is checked by itself."""
         return iter(())
