@@ -550,6 +550,11 @@ class Config(Section):
     data_dir: File = Field(
         default=Path("escrowmq-data"), description="The folder of the journal, which is created if it does not exist."
     )
+    load_definitions: File | None = Field(
+        default=None,
+        description="A file of definitions, in RabbitMQ's form, that is imported at each start before clients can "
+        "connect: see [the guide](guides/http-api.md#definitions).",
+    )
     listen: ListenSection = ListenSection()
     tls: TlsSection = TlsSection()
     limits: LimitsSection = LimitsSection()

@@ -144,6 +144,18 @@ def test_it_publishes_gets_and_purges(admin: Admin) -> None:
     assert admin.rows("get", "queue=posts") == []
 
 
+def test_it_exports_and_imports_definitions(admin: Admin, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    admin.done("export", str(file))
+    document = json.loads(file.read_bytes())
+    assert {row["name"] for row in document["queues"]} >= {"orders", "a/b"}
+    document["queues"].append({"vhost": "/", "name": "imported", "durable": True, "arguments": {}})
+    file.write_text(json.dumps(document))
+    admin.done("import", str(file))
+    assert "imported" in [row["name"] for row in admin.rows("list", "queues")]
+    admin.done("delete", "queue", "name=imported")
+
+
 def test_it_closes_a_connection(admin: Admin) -> None:
     before = {row["name"] for row in admin.rows("list", "connections")}
     connection = pika.BlockingConnection(pika.URLParameters(admin.url))

@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
-    "admin": ("core", "logs", "text"),
+    "admin": ("core", "definitions", "logs", "text"),
     # An index of the journal's messages.
     "history": (
         "core.branches.xid",
@@ -40,7 +40,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     # The process that serves the management API, metrics and console.
     "web": ("admin.http", "console", "logs"),
-    "server": ("admin", "core", "journal", "wire", "client", "config", "logs", "units", "text", "__version__"),
+    "server": (
+        *("admin", "core", "journal", "wire", "client"),
+        *("config", "definitions", "logs", "units", "text", "__version__"),
+    ),
+    "definitions": (),
     # Stored contents as Arrow columns, for the connector.
     "columnar": ("core.messages", "wire.amqp091"),
     "spark": ("client", "columnar", "core.records", "java"),
@@ -100,6 +104,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "backup",
         "config",
         "config_sources",
+        "definitions",
         "inspection.command",
         "journal.errors",
         "perf.command",

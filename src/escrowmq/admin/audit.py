@@ -43,6 +43,7 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "message.publish": ("vhost", "exchange", "routing_key"),
     "message.get": ("vhost", "queue", "count", "disposition"),
     "connection.close": ("peer", "reason"),
+    "definitions.import": ("section",),
     "hold.release": ("vhost", "queue", "group"),
     "link.release": ("vhost", "container", "link"),
     "link.expire": ("vhost", "container", "link", "role"),

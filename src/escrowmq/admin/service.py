@@ -12,6 +12,7 @@ from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
 from escrowmq.admin.declarations import DeclarationAdmin
+from escrowmq.admin.definitions import DefinitionAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
@@ -56,6 +57,7 @@ class AdminService:
             TopologyAdmin(process, pieces),
             DeclarationAdmin(process, authority, pieces),
             BindingAdmin(process, authority),
+            DefinitionAdmin(process, pieces),
             MessageAdmin(process, authority),
             CounterAdmin(process, pieces),
             ContentAdmin(process),

@@ -81,6 +81,9 @@ COMMANDS: dict[str, Mount] = {
     "restore": Mount(
         "escrowmq.cli.backup", "restore", "Make a data directory from the backup in DIR, or check a backup."
     ),
+    "definitions": Mount(
+        "escrowmq.cli.definitions", "definitions", "Export and import users, queues and other definitions."
+    ),
     "inspect": Mount("escrowmq.inspection.command", "inspect", "Show and check the contents of a journal."),
     "audit": Mount(
         "escrowmq.pipeline.command",

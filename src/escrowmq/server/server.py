@@ -36,7 +36,7 @@ from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
-from escrowmq.server.start import first_start, warn_of_missing_user
+from escrowmq.server.start import first_start, load_definitions, warn_of_missing_user
 from escrowmq.server.supervisor import Supervisor
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
@@ -115,7 +115,8 @@ class Server:
             free_bytes=storage.free_bytes,
         )
         self._supervisor = Supervisor.of(os.environ)
-        self._admin = AdminServer(AdminService(self._process).operations)
+        self._operations = AdminService(self._process).operations
+        self._admin = AdminServer(self._operations)
         self._listeners: list[asyncio.Server | TlsListener] = []
         self._http_bound = next((each for each in bound if each.scheme == HTTP_SCHEME), None)
         self._http: HttpProcess | None = None
@@ -133,6 +134,8 @@ class Server:
         if self._config.rocketmq.enabled:
             warn_of_missing_user(self._runtime.broker, "rocketmq.anonymous_user", self._config.rocketmq.anonymous_user)
         await self._turns.synced()
+        if self._config.load_definitions is not None:
+            await load_definitions(self._config.load_definitions, self._operations)
         try:
             await self._open_admin()
             await self._listen(context)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from escrowmq.config import HalfMessagesSection, LimitsSection, SecuritySection
+from escrowmq import definitions
+from escrowmq.admin.operation import Operation, OperationRefused
+from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
 from escrowmq.core.access.permissions import unsupported
 from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker
+from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
@@ -123,6 +128,22 @@ def first_start(broker: Broker, security: SecuritySection, passwords: Passwords)
     )
     broker.directory.record_access(broker.access.set_permission(user, vhost, ".*", ".*", ".*"))
     _log.info("first start: created vhost %r and user %r", vhost, user)
+
+
+async def load_definitions(path: Path, operations: Mapping[str, Operation]) -> None:
+    """Import a file of definitions. Raises ConfigError if it is malformed or one of its objects is refused, OSError if
+    it cannot be read.
+    """
+    text = await asyncio.to_thread(path.read_bytes)
+    try:
+        document = definitions.parsed(text)
+        for part in definitions.parts(document):
+            await operations["definitions.import"](section=part.section, objects=part.objects)
+    except (definitions.DefinitionsError, OperationRefused, BrokerError) as error:
+        reason = error.text if isinstance(error, BrokerError) else str(error)
+        raise ConfigError(f"load_definitions = {path}: {reason}") from error
+    for section, count in definitions.ignored(document).items():
+        _server_log.warning("%s: %d %s are not supported and were left out", path, count, section)
 
 
 def warn_of_missing_user(broker: Broker, setting: str, user: str) -> None:

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from escrowmq.admin.http.access_changes import ACCESS_CHANGES
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
@@ -27,8 +28,8 @@ from escrowmq.admin.http.refusals import refusal
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES})
-CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES}
+PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES})
+CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES}
 WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
@@ -101,7 +102,7 @@ class HttpInterface:
             raise NotAuthorised("User lacks the tag that this needs")
         if request.method == "POST":
             check_kind(request.headers.get("content-type", ""))
-        body = parsed(await _body(request))
+        body = parsed(await _body(request, route.longest))
         if not isinstance(body, dict):
             raise BadQuery("the body must be a JSON object")
         writing = Writing(self._broker, operator, names, request.query_params, request.headers, body)
@@ -180,12 +181,12 @@ def _refuse_foreign(request: Request) -> None:
         raise HTTPException(403, "a page of another site cannot change anything")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, longest: int = LONGEST_BODY) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LONGEST_BODY:
-            raise HTTPException(413, f"the body has more than {LONGEST_BODY} octets")
+        if len(body) > longest:
+            raise HTTPException(413, f"the body has more than {longest} octets")
     return bytes(body)
 
 

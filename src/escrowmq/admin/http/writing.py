@@ -108,6 +108,8 @@ class WriteRoute(NamedTuple):
 
     change: Callable[[Writing], Awaitable[ChangeAnswer]]
     tags: frozenset[str] = MANAGEMENT
+    longest: int = LONGEST_BODY
+    """Bytes of a body."""
 
 
 def parsed(body: bytes) -> Any:

@@ -17,6 +17,8 @@ SIZES: Final = {"sha256": 32, "sha512": 64, "md5": 16}
 """Octets of the hashes, by algorithm."""
 _MODULE: Final = "rabbit_password_hashing_"
 DEFAULT_ALGORITHM: Final = _MODULE + "sha256"
+OWN_ALGORITHM: Final = "escrowmq_argon2"
+"""The name for hashes of this broker in its own exports."""
 
 
 def imported(password_hash: str, module: str = DEFAULT_ALGORITHM) -> str:
@@ -25,6 +27,8 @@ def imported(password_hash: str, module: str = DEFAULT_ALGORITHM) -> str:
     """
     if not password_hash:
         return ""
+    if module == OWN_ALGORITHM and password_hash.startswith("$argon2"):
+        return password_hash
     algorithm = module.removeprefix(_MODULE)
     if algorithm not in SIZES:
         known = ", ".join(_MODULE + name for name in SIZES)
@@ -48,3 +52,11 @@ def parts(stored: str) -> tuple[str, bytes, bytes] | None:
     algorithm, _, encoded = stored[len(PREFIX) :].partition("$")
     octets = base64.b64decode(encoded)
     return algorithm, octets[:SALT_OCTETS], octets[SALT_OCTETS:]
+
+
+def exported(stored: str) -> tuple[str, str]:
+    """Return the hash and RabbitMQ's name for its algorithm, from which `imported` makes the stored hash again."""
+    if not stored.startswith(PREFIX):
+        return stored, OWN_ALGORITHM if stored else DEFAULT_ALGORITHM
+    algorithm, _, encoded = stored[len(PREFIX) :].partition("$")
+    return encoded, _MODULE + algorithm

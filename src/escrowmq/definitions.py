@@ -1,0 +1,110 @@
+"""Files of definitions in RabbitMQ's form: their sections in the order of an import, and the file of an export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "vhosts": ("name",),
+    "users": ("name",),
+    "permissions": ("user", "vhost", "configure", "write", "read"),
+    "topic_permissions": ("user", "vhost", "exchange", "write", "read"),
+    "parameters": ("component", "name", "vhost"),
+    "exchanges": ("vhost", "name", "type"),
+    "queues": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
+}
+"""The sections in the order in which they are imported, with the texts that each object must have."""
+OF_VHOST: Final = ("parameters", "exchanges", "queues", "bindings")
+"""The sections of a file for one virtual host, whose objects do not name it."""
+IGNORED: Final = ("policies", "operator_policies", "global_parameters")
+"""Sections whose objects this broker does not have."""
+PART: Final = 100
+"""Objects that are imported together."""
+PART_BYTES: Final = 256 << 10
+
+
+class DefinitionsError(Exception):
+    """A file is no file of definitions. The text says why."""
+
+
+class DefinitionPart(NamedTuple):
+    """Some objects of a section."""
+
+    section: str
+    objects: list[dict[str, Any]]
+
+
+def parsed(text: bytes | str) -> dict[str, Any]:
+    """Return the object in a file. Raises DefinitionsError."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DefinitionsError(f"this is no file of definitions: {error}") from error
+    if not isinstance(document, dict):
+        raise DefinitionsError("this is no file of definitions: it must be a JSON object")
+    return document
+
+
+def parts(document: Mapping[str, Any], vhost: str | None = None) -> Iterator[DefinitionPart]:
+    """Yield the objects of a document, in the order in which they can be imported. With `vhost`, the document is for
+    that virtual host. Raises DefinitionsError for a malformed one, before the first part.
+    """
+    found: list[DefinitionPart] = []
+    for section in SECTIONS if vhost is None else OF_VHOST:
+        objects = document.get(section) or []
+        if not isinstance(objects, list):
+            raise DefinitionsError(f"{section}: a list is needed")
+        checked = [_checked(section, each, vhost) for each in objects]
+        found += [DefinitionPart(section, some) for some in _divided(checked)]
+    yield from found
+
+
+def ignored(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of objects that an import leaves out, by section."""
+    counts = {name: document.get(name) for name in IGNORED}
+    return {name: len(objects) for name, objects in counts.items() if isinstance(objects, list) and objects}
+
+
+def _checked(section: str, given: object, vhost: str | None) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise DefinitionsError(f"{section}: a list of objects is needed")
+    found = dict(given) if vhost is None else given | {"vhost": vhost}
+    for name in SECTIONS[section]:
+        if not isinstance(found.get(name), str):
+            raise DefinitionsError(f"{section}: an object has no text {name!r}: {json.dumps(given)[:200]}")
+    return found
+
+
+def _divided(objects: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    part: list[dict[str, Any]] = []
+    size = 0
+    for each in objects:
+        length = len(json.dumps(each))
+        if part and (len(part) >= PART or size + length > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += length
+    if part:
+        yield part
+
+
+def document(rows: Iterable[Mapping[str, Any]], version: str, vhost: str | None = None) -> dict[str, Any]:
+    """Return the document of an export, from rows with `section` and `object`."""
+    found: dict[str, Any] = {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "EscrowMQ",
+        "product_version": version,
+    }
+    empty = (*SECTIONS, *IGNORED) if vhost is None else (*OF_VHOST, "policies")
+    found |= {section: [] for section in empty}
+    for row in rows:
+        given = dict(row["object"])
+        if vhost is not None and (given.pop("vhost", None) != vhost or row["section"] not in OF_VHOST):
+            continue
+        found[row["section"]].append(given)
+    return found

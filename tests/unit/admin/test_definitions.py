@@ -1,0 +1,158 @@
+"""Operations that export and import definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq import definitions
+from escrowmq.admin.definitions import DefinitionAdmin
+from escrowmq.admin.operation import OperationRefused
+from escrowmq.admin.pieces import Pieces
+from escrowmq.core.conditions import BrokerError, Condition
+from tests.unit.admin.processes import FakeProcess, perform
+from tests.unit.wire.amqp091.clients import pair
+
+RABBITMQ = Path(__file__).with_name("definitions.json")
+"""A file in the form in which RabbitMQ 3.10 exports it."""
+
+
+class Bench:
+    """A broker without definitions, but for the user `guest`."""
+
+    def __init__(self) -> None:
+        self.server, self.client = pair()
+        self.broker = self.server.broker
+        self.operations = DefinitionAdmin(FakeProcess(self.server), Pieces()).operations
+
+    def load(self, document: dict[str, Any], vhost: str | None = None) -> None:
+        for part in definitions.parts(document, vhost):
+            perform(self.operations, "definitions.import", section=part.section, objects=part.objects)
+
+    def export(self, vhost: str | None = None) -> dict[str, Any]:
+        return definitions.document(perform(self.operations, "definitions.export", vhost=vhost), "1.2.3", vhost)
+
+
+def loaded() -> Bench:
+    bench = Bench()
+    bench.load(definitions.parsed(RABBITMQ.read_bytes()))
+    return bench
+
+
+def test_a_file_of_rabbitmq_is_imported() -> None:
+    access, directory = (bench := loaded()).broker.access, bench.broker.directory
+    assert access.users["alice"].password_hash.startswith("$rabbitmq$sha256$kI3GCq")
+    assert (access.users["alice"].tags, access.users["alice"].max_connections) == (("administrator",), 7)
+    assert (access.users["old"].tags, access.users["old"].password_hash) == (("monitoring", "management"), "")
+    assert access.permissions["alice", "shop"].write == ".*"
+    assert access.topic_permissions["alice", "shop", "events"].write == "^a"
+    assert (access.vhosts["shop"].max_queues, access.vhosts["shop"].max_connections) == (50, None)
+    shop = directory.vhost("shop")
+    assert (shop.queues["orders"].options.queue_type, shop.queues["orders"].options.max_length) == ("quorum", 100)
+    assert shop.exchanges["later"].internal
+    assert "a/b" in directory.vhost("/").queues
+    assert {(each.destination.name, each.routing_key) for each in shop.bindings()} == {
+        ("orders", "a.#"),
+        ("later", "b"),
+    }
+
+
+def test_what_was_exported_is_imported_alike() -> None:
+    bench = loaded()
+    bench.broker.access.set_password("guest", "$argon2id$x", ("SCRAM-SHA-256$1:a$b:c",))
+    vhost = bench.broker.directory.vhost("shop")
+    bench.broker.directory.declare_exchange(
+        vhost, "topic", "x-partitioned", durable=True, arguments={"x-partitions": 3}
+    )
+    first = bench.export()
+    assert first["rabbit_version"] == "1.2.3"
+    assert [row["name"] for row in first["queues"]] == ["a/b", "orders"], "without the streams of the topic"
+    other = Bench()
+    other.load(first)
+    other.load(first)
+    assert other.export() == first
+    assert len(other.broker.directory.vhost("shop").queues) == 4
+    assert other.broker.access.users["guest"].scram_hashes == ("SCRAM-SHA-256$1:a$b:c",)
+
+
+def test_the_definitions_of_one_virtual_host_can_be_imported_into_another() -> None:
+    bench = loaded()
+    document = bench.export("shop")
+    assert "users" not in document
+    assert "vhost" not in document["queues"][0]
+    bench.broker.directory.add_vhost("other")
+    bench.load(document, "other")
+    assert bench.export("other") == document
+    assert bench.broker.access.vhosts["other"].max_queues == 50
+
+
+def test_what_belongs_to_a_connection_or_to_the_system_is_not_exported() -> None:
+    bench = Bench()
+    bench.client.declare(1, "own", exclusive=True, durable=False)
+    bench.broker.directory.bind_queue(bench.broker.directory.vhost("/"), "amq.topic", "own", "k")
+    document = bench.export()
+    assert (document["queues"], document["exchanges"], document["bindings"]) == ([], [], [])
+
+
+def test_what_exists_stays_as_it_is() -> None:
+    bench = Bench()
+    bench.client.declare(1, "a/b", arguments={"x-max-length": 1})
+    bench.load(definitions.parsed(RABBITMQ.read_bytes()))
+    assert bench.broker.directory.vhost("/").queues["a/b"].options.max_length == 1
+
+
+@pytest.mark.rule("FAIR-1")
+def test_an_import_is_done_in_pieces() -> None:
+    bench = Bench()
+    objects = [{"vhost": "/", "name": f"q{n}"} for n in range(250)]
+    found = list(definitions.parts({"queues": objects}))
+    assert [len(part.objects) for part in found] == [100, 100, 50]
+    bench.load({"queues": objects})
+    assert len(bench.broker.directory.vhost("/").queues) == 250
+
+
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("none", {}),
+        ("queues", {"vhost": "/"}),
+        ("queues", {"vhost": "/", "name": 1}),
+        ("users", {"name": "u", "tags": [1]}),
+        ("users", {"name": "u", "tags": 1}),
+        ("users", {"name": "u", "limits": {"max-channels": "x"}}),
+        ("parameters", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": 1}),
+        ("queues", {"vhost": "/", "name": "q", "arguments": [1]}),
+        ("queues", []),
+    ],
+)
+def test_a_malformed_object_is_refused(section: str, given: Any) -> None:
+    with pytest.raises(OperationRefused):
+        perform(Bench().operations, "definitions.import", section=section, objects=[given])
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "condition"),
+    [
+        ("queues", {"vhost": "none", "name": "q"}, Condition.NOT_FOUND),
+        ("queues", {"vhost": "/", "name": "amq.q"}, Condition.ACCESS_REFUSED),
+        ("queues", {"vhost": "/", "name": "q" * 300}, Condition.INVALID_ARGUMENT),
+        ("users", {"name": "u", "password_hash": "x"}, Condition.INVALID_ARGUMENT),
+        (
+            "bindings",
+            {
+                "vhost": "/",
+                "source": "amq.topic",
+                "destination": "none",
+                "destination_type": "queue",
+                "routing_key": "",
+            },
+            Condition.NOT_FOUND,
+        ),
+    ],
+)
+def test_an_object_that_cannot_be_made_is_refused(section: str, given: dict[str, Any], condition: Condition) -> None:
+    with pytest.raises(BrokerError) as refusal:
+        perform(Bench().operations, "definitions.import", section=section, objects=[given])
+    assert refusal.value.condition is condition

@@ -1,0 +1,37 @@
+"""Files of definitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.definitions import DefinitionPart, DefinitionsError, ignored, parsed, parts
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"1", b"\xff", b"[" * 100_000, b"{"])
+def test_other_files_are_refused(text: bytes) -> None:
+    with pytest.raises(DefinitionsError, match="no file of definitions"):
+        parsed(text)
+
+
+def test_sections_come_in_the_order_in_which_they_can_be_imported() -> None:
+    queue, vhost = {"vhost": "v", "name": "q"}, {"name": "v"}
+    document = parsed(b'{"queues": [{"vhost": "v", "name": "q"}], "vhosts": [{"name": "v"}], "more": 1, "users": null}')
+    assert list(parts(document)) == [DefinitionPart("vhosts", [vhost]), DefinitionPart("queues", [queue])]
+    assert list(parts(document, "w")) == [DefinitionPart("queues", [{"vhost": "w", "name": "q"}])]
+
+
+def test_long_objects_are_divided_by_their_size() -> None:
+    queues = [{"vhost": "v", "name": "q", "arguments": {"a": "x" * 100_000}} for _ in range(5)]
+    assert [len(part.objects) for part in parts({"queues": queues})] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"queues": 1}, {"queues": [1]}, {"queues": [{"name": "q"}]}, {"vhosts": [{"name": 1}]}]
+)
+def test_a_malformed_document_is_refused_before_anything_is_imported(bad: dict[str, object]) -> None:
+    with pytest.raises(DefinitionsError):
+        next(parts({"vhosts": [{"name": "v"}]} | bad))
+
+
+def test_sections_without_a_counterpart_are_counted() -> None:
+    assert ignored({"policies": [1, 2], "operator_policies": [], "global_parameters": 1}) == {"policies": 2}
