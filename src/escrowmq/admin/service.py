@@ -19,6 +19,7 @@ from escrowmq.admin.journal import JournalAdmin
 from escrowmq.admin.links import LinkAdmin
 from escrowmq.admin.logins import LoginAdmin
 from escrowmq.admin.messages import MessageAdmin
+from escrowmq.admin.moving import MoveAdmin
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
@@ -59,6 +60,7 @@ class AdminService:
             BindingAdmin(process, authority),
             DefinitionAdmin(process, pieces),
             MessageAdmin(process, authority),
+            MoveAdmin(process, authority),
             CounterAdmin(process, pieces),
             ContentAdmin(process),
             self._transactions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +49,16 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "hold-release": Action(
         "hold.release", ("vhost", "queue", "group"), "{result} messages were returned to queue {queue}.", reasoned=True
     ),
+    "queue-purge": Action("queue.purge", ("vhost", "name"), "Queue {name} was purged.", "name"),
+    "queue-delete": Action("queue.delete", ("vhost", "name"), "Queue {name} was deleted.", "name"),
+    "queue-move": Action(
+        "message.move", ("vhost", "queue", "destination", "count"), "{result} messages were moved to {destination}."
+    ),
+    "message-publish": Action(
+        "message.publish",
+        ("vhost", "exchange", "routing_key", "payload", "properties"),
+        "The message was published. It reached a queue: {result}.",
+    ),
     "connection-close": Action("connection.close", ("peer", "reason"), "The connection from {peer} was closed."),
     "journal-snapshot": Action("journal.snapshot", (), "A snapshot was taken.", logged=False),
     "journal-compact": Action("journal.compact", (), "The journal was compacted.", logged=False),
@@ -64,8 +75,27 @@ ACTIONS: Final[Mapping[str, Action]] = {
 }
 """By name, which is the last part of the path to which the form is sent."""
 
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise FormRefused(f"nothing was done: {text!r} is not a number")
+    return int(text)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise FormRefused('nothing was done: the properties must be a JSON object, such as {"delivery_mode": 2}')
+    return found
+
+
 _SHAPED: Final[Mapping[str, Callable[[str], Any]]] = {
     "tags": lambda text: [tag for tag in text.replace(",", " ").split() if tag],
+    "count": _count,
+    "properties": _object,
 }
 """Arguments that are not texts."""
 

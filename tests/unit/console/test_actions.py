@@ -33,6 +33,22 @@ def test_an_incomplete_form_is_refused(change: dict[str, str], text: str) -> Non
         arguments_of(ACTIONS["branch-commit"], GIVEN | change, "u")
 
 
+@pytest.mark.parametrize(("name", "value"), [("count", "-1"), ("count", "x"), ("count", ""), ("count", "9" * 10)])
+def test_a_number_is_a_number(name: str, value: str) -> None:
+    form = {"vhost": "/", "queue": "a", "destination": "b", "count": "5"}
+    assert arguments_of(ACTIONS["queue-move"], form, "u")["count"] == 5
+    with pytest.raises(FormRefused, match="not a number"):
+        arguments_of(ACTIONS["queue-move"], form | {name: value}, "u")
+
+
+@pytest.mark.parametrize("value", ["[]", "x", "[" * 10_000])
+def test_properties_are_a_json_object(value: str) -> None:
+    form = {"vhost": "/", "exchange": "", "routing_key": "q", "payload": "p", "properties": ""}
+    assert arguments_of(ACTIONS["message-publish"], form, "u")["properties"] == {}
+    with pytest.raises(FormRefused, match="JSON object"):
+        arguments_of(ACTIONS["message-publish"], form | {"properties": value}, "u")
+
+
 def test_a_form_without_a_field_is_refused() -> None:
     with pytest.raises(FormRefused, match="xid"):
         arguments_of(ACTIONS["branch-commit"], {"typed": "", "why": "x"}, "u")

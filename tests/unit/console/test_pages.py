@@ -71,6 +71,25 @@ def test_a_branch_is_committed_with_a_reason_and_its_name_typed_again() -> None:
     assert notices(browser.open(browser.pages[0])) == []
 
 
+def test_messages_are_published_moved_and_purged() -> None:
+    browser = InDoubt()
+    browser.client.declare(1, "other")
+    page = "/console/queues/%2F/q"
+    properties = '{"delivery_mode": 2, "message_id": "new"}'
+    assert notices(browser.fill(page, "message-publish", payload="body", properties=properties))[0][0] == "done"
+    assert "new" in browser.text(page + "?peek=1")
+    done = browser.fill(page, "queue-move", destination="other", count="10")
+    assert notices(done) == [("done", "1 messages were moved to other.")]
+    assert notices(browser.fill(page, "queue-move", destination="none", count="10"))[0][0] == "failed"
+    other = browser.server.broker.directory.vhost("/").queue("other")
+    assert other.ready == 1
+    assert notices(browser.fill("/console/queues/%2F/other", "queue-purge", typed="q"))[0][0] == "failed"
+    browser.fill("/console/queues/%2F/other", "queue-purge", typed="other")
+    assert other.ready == 0
+    browser.fill("/console/queues/%2F/other", "queue-delete", typed="other")
+    assert other.deleted
+
+
 def test_an_unknown_branch_is_not_found() -> None:
     answer = Browser().open("/console/transactions/1%3Aab%3Acd")
     assert (answer.status, b"no branch" in answer.body) == (404, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ JOURNAL = b"journal"
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> MessageIndex:
+def index(tmp_path: Path) -> Iterator[MessageIndex]:
     made = MessageIndex(tmp_path)
     made.begin(JOURNAL)
     made.add_queue(1, "/", "orders", 10)
     made.add_queue(2, "v", "bills", 10)
-    return made
+    yield made
+    made.close()
 
 
 def places(index: MessageIndex, ident: str) -> list[tuple[str | None, int | None]]:
