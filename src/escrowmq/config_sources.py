@@ -57,6 +57,21 @@ def load(
     return config
 
 
+def data_dir_of(path: Path) -> Path | None:
+    """Return the data directory that a TOML file names; None if it names none. Other keys are not checked.
+
+    Raises:
+        ConfigError: The file cannot be read or is not TOML, or its `data_dir` is not a path.
+    """
+    values = _read(path)
+    if "data_dir" not in values:
+        return None
+    try:
+        return Config.model_validate({"data_dir": values["data_dir"]}, context={"folder": path.parent}).data_dir
+    except ValidationError as error:
+        raise ConfigError(f"{path}: data_dir: expected a path") from error
+
+
 def variables() -> dict[str, str]:
     """Return the key of each environment variable, such as `limits.frame_max` of `ESCROWMQ_LIMITS_FRAME_MAX`."""
     return {PREFIX + key.replace(".", "_").upper(): key for key, _, _ in _keys()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.tables import show_rows
@@ -16,15 +17,59 @@ from escrowmq.units import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("escrowmq-data"),
-    show_default=True,
-    envvar="ESCROWMQ_DATA_DIR",
-    show_envvar=True,
-    help="The data directory of the broker.",
-)
+DATA_DIR: Final = Path("escrowmq-data")
+"""The default of the configuration, repeated because importing the configuration would slow the commands down."""
+
+
+def _data_dir(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    """Return the data directory of the command line, the environment, the configuration file, or the default."""
+    parent = context.parent
+    # An option on the command line has precedence over a variable, also before the subcommand.
+    if parent is not None and _typed(parent, "data_dir") and not _typed(context, "data_dir"):
+        return Path(parent.params["data_dir"])
+    file = context.params.get("config")
+    if file is None or context.get_parameter_source("data_dir") is not ParameterSource.DEFAULT:
+        return value
+    from escrowmq.config import ConfigError
+    from escrowmq.config_sources import data_dir_of
+
+    try:
+        return data_dir_of(file) or value
+    except ConfigError as error:
+        raise click.UsageError(str(error), context) from error
+
+
+def _typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def data_dir_option(command: F) -> F:
+    """Decorate a command with `--data-dir`, which becomes its argument `data_dir`, and with `--config`."""
+
+    @wraps(command)
+    def wrapper(*args: Any, config: Path | None = None, **kwargs: Any) -> Any:
+        return command(*args, **kwargs)
+
+    decorated = click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        callback=_data_dir,
+        default=DATA_DIR,
+        show_default=True,
+        envvar="ESCROWMQ_DATA_DIR",
+        show_envvar=True,
+        help="The data directory of the broker.",
+    )(wrapper)
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        is_eager=True,
+        envvar="ESCROWMQ_CONFIG",
+        show_envvar=True,
+        help="The broker's TOML file, for its `data_dir`.",
+    )(decorated)  # type: ignore[return-value]  # the same signature
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 

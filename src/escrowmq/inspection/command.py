@@ -35,7 +35,7 @@ def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -
 
 
 @click.command()
-@click.argument("journal", type=click.Path(path_type=Path))
+@click.argument("journal", type=click.Path(path_type=Path), envvar="ESCROWMQ_DATA_DIR")
 @click.option("--records", is_flag=True, help="Print every record, one per line.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --records, one per line.")
 @click.option(
@@ -44,9 +44,9 @@ def _lsn(_context: click.Context, _option: click.Parameter, value: str | None) -
 def inspect(journal: Path, *, records: bool, as_json: bool, start: int | None) -> int:
     """Show and check the contents of a journal.
 
-    JOURNAL is a data directory, or one file in it. The checksum of every frame and the content of every record is
-    checked; after a damaged range, reading continues at the next intact frame. Nothing is changed, and a broker may be
-    running on it.
+    JOURNAL is a data directory, or one file in it; by default, it is ESCROWMQ_DATA_DIR. The checksum of every frame
+    and the content of every record is checked; after a damaged range, reading continues at the next intact frame.
+    Nothing is changed, and a broker may be running on it.
 
     Exit code 1 means that the journal is damaged, 141 that the reader of the output has gone (`… | head`). A torn tail
     does not count as damage: it is an incomplete last frame in the segment that was being written. A crash during a

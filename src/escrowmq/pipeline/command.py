@@ -41,7 +41,7 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
 
 
 @click.command()
-@click.argument("journal", type=click.Path(path_type=Path))
+@click.argument("journal", type=click.Path(path_type=Path), envvar="ESCROWMQ_DATA_DIR")
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the audit's tables."
 )
@@ -106,10 +106,10 @@ def audit(
 ) -> int:
     """Check the journal against the broker's guarantees, and report every violation.
 
-    JOURNAL is the data directory of a broker, which may be running. The command updates the tables in --out: a second
-    run reads only new records. The result is summarized in report.html in that folder. The last line of output is CLEAN
-    (exit status 0) or the number of violations (exit status 1). Exit status 2 means that the audit could not be
-    completed.
+    JOURNAL is the data directory of a broker, which may be running; by default, it is ESCROWMQ_DATA_DIR. The command
+    updates the tables in --out: a second run reads only new records. The result is summarized in report.html in that
+    folder. The last line of output is CLEAN (exit status 0) or the number of violations (exit status 1). Exit status 2
+    means that the audit could not be completed.
 
     \b
     Examples:

@@ -74,17 +74,21 @@ def register(spark: SparkSession) -> None:
         spark: the session.
 
     Raises:
-        SparkUnavailableError: PySpark is too old, or local workers use a Python that lacks our dependencies (from
-            escrowmq.java).
+        SparkUnavailableError: PySpark is too old, a package of the extra `connector` is missing, or local workers use
+            a Python that lacks our dependencies (from escrowmq.java).
     """
     from escrowmq import java
 
     found = java.require_pyspark(OLDEST_PYSPARK)
     from pyspark.sql import SparkSession
 
-    from escrowmq.spark.features import shortcomings
-    from escrowmq.spark.source_format import EscrowDataSource
-
+    try:
+        from escrowmq.spark.features import shortcomings
+        from escrowmq.spark.source_format import EscrowDataSource
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("numpy", "pyarrow"):
+            raise
+        raise java.SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[connector]'") from error
     here = isinstance(spark, SparkSession)  # false for a session of Spark Connect
     if here and str(spark.conf.get("spark.master", "")).startswith("local"):
         java.require_worker(spark.sparkContext.pythonExec)

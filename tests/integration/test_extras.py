@@ -1,0 +1,67 @@
+"""A missing extra is one line that says what to install, and never a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sources import ROOT
+
+LAUNCH = "from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
+SERVE = ("serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+AUDIT = ("audit", "journal", "--out", "out", "--quiet")
+
+
+def without(module: str, code: str, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run Python code in a process that cannot import a module. Return exit code and stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nsys.modules[{module!r}] = None\n{code}", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "module", "arguments"),
+    [
+        *(("http", module, SERVE) for module in ("jinja2", "prometheus_client", "starlette", "uvicorn")),
+        *(("spark", module, AUDIT) for module in ("pyspark", "pyarrow", "numpy", "py4j")),
+    ],
+)
+def test_a_command_says_which_extra_it_needs(
+    tmp_path: Path, extra: str, module: str, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "journal").symlink_to(ROOT / "tests" / "conformance" / "journals" / "version-4")
+    code, told = without(module, LAUNCH, tmp_path, *arguments)
+    assert code == 2
+    assert told.count("\n") == 1
+    assert f"pip install 'escrowmq[{extra}]'" in told
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow", "numpy", "starlette", "psycopg"])
+def test_other_commands_need_no_extra(tmp_path: Path, module: str) -> None:
+    for arguments in (("--help",), ("serve", "--help"), ("audit", "--help"), ("inspect", "--help")):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.modules[{module!r}] = None; {LAUNCH}", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["pyarrow", "numpy"])
+def test_the_connector_says_which_extra_it_needs(tmp_path: Path, module: str) -> None:
+    use = "import escrowmq.spark as s, escrowmq.java as j\ntry: s.register(None)\n"
+    code = use + "except j.SparkUnavailableError as error: sys.exit(str(error))"
+    assert without(module, code, tmp_path) == (1, f"{module} is not installed; pip install 'escrowmq[connector]'\n")
