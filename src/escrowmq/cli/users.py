@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -12,6 +13,9 @@ from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.options import F, asks, confirmed, data_dir_option, json_option, names, show
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import printable
+
+_TAGS: Final = ("administrator", "monitoring", "management", "policymaker")
+"""Those that give rights."""
 
 
 @click.group(cls=CommandGroup)
@@ -64,6 +68,17 @@ def _check_exists(data_dir: Path, name: str) -> None:
         raise AdminError(f"no such user '{printable(name)}'")
 
 
+def warn_of_unknown(tags: Iterable[str]) -> None:
+    """Warn of tags that may be mistyped. They are kept, since RabbitMQ admits any, for plugins and scripts."""
+    for tag in tags:
+        if tag not in _TAGS:
+            click.echo(
+                f"warning: the broker knows no tag '{printable(tag)}', so it gives no rights; tags that do: "
+                f"{', '.join(_TAGS)}",
+                err=True,
+            )
+
+
 @user.command("list")
 @data_dir_option
 @json_option
@@ -90,6 +105,7 @@ def add_user(
         if name in names(data_dir, "user.list"):
             raise click.ClickException(f"user '{name}' already exists")
 
+    warn_of_unknown(tags)
     secret = _password(password, stdin=password_stdin, none=no_password, check=check)
     ask(data_dir, "user.add", name=name, password=secret, tags=list(tags))
 
@@ -130,6 +146,7 @@ def change_password(data_dir: Path, name: str, password: str | None, password_st
 @asks
 def set_tags(data_dir: Path, name: str, tags: Iterable[str]) -> None:
     """Set a user's tags. Without TAGS, the user has none."""
+    warn_of_unknown(tags)
     ask(data_dir, "user.tags", name=name, tags=list(tags))
 
 

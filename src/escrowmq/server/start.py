@@ -75,11 +75,12 @@ def recover(journal: Journal, broker: Broker) -> None:
         _log.warning("%s", report)
     else:
         _log.info("%s", report)
-    queues = list(broker.directory.durable_queues())
+    names = sum(queue.durable for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values())
     _log.info(
-        "recovered %d queues with %d messages in %.2f s",
-        len(queues),
-        sum(queue.ready for queue in queues),
+        "recovered %d %s with %d messages in %.2f s",
+        names,
+        "queue" if names == 1 else "queues",
+        sum(queue.ready for queue in broker.directory.durable_queues()),
         time.perf_counter() - started,
     )
     in_doubt = sum(branch.state is State.PREPARED for branch in broker.branches.by_xid.values())

@@ -20,6 +20,8 @@ TRANSACTION_SECONDS: Final = 3600
 BRANCH_SECONDS: Final = (1, 86_400)
 RECONNECT_SECONDS: Final = 60
 MOST_RECONNECT_SECONDS: Final = 86_400
+_DURATION: Final = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?) *(?P<unit>|ms|s|m|min|h|d)")
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _MOST: Final = 1 << 62
 SHORT: Final = 255
 """The maximum length of a name in AMQP, in bytes."""
@@ -86,6 +88,21 @@ class Options:
             limit = f"from {least} to {most}" if most < _MOST else f"of at least {least}"
             raise OptionError(f"option {name} must be an integer {limit}, not {found!r}")
         return value
+
+    def seconds(self, name: str, default: int, least: int, most: int) -> int:
+        """Return a duration in whole seconds, from `least` to `most`; `default` if it is missing. It is a number of
+        seconds, or has a unit as in Spark's own settings: `30s`, `2m`, `2min`, `1h`.
+        """
+        found = self.text(name)
+        if found is None:
+            return default
+        match = _DURATION.fullmatch(found.strip().lower())
+        value = float(match["number"]) * _UNITS[match["unit"]] if match else -1.0
+        if value != int(value) or not least <= value <= most:
+            raise OptionError(
+                f"option {name} must be from {least} to {most} whole seconds, such as 30, 30s or 2m, not {found!r}"
+            )
+        return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean; `default` if it is missing."""
@@ -182,8 +199,8 @@ class SourceOptions:
             in_transaction=options.choice("acknowledge", "transaction", "commit") == "transaction",
             app_id=options.text("txn.app_id"),
             sink_id=options.text("txn.sink_id"),
-            seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
-            reconnect=options.number("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS) or 0,
+            seconds=options.seconds("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS),
+            reconnect=options.seconds("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS),
         )
 
 
@@ -230,7 +247,7 @@ class SinkOptions:
             app_id=options.text("txn.app_id"),
             sink_id=options.text("txn.sink_id"),
             version=version,
-            seconds=options.number("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS) or 0,
-            reconnect=options.number("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS) or 0,
+            seconds=options.seconds("txn.timeout", TRANSACTION_SECONDS, *BRANCH_SECONDS),
+            reconnect=options.seconds("reconnectTimeout", RECONNECT_SECONDS, 0, MOST_RECONNECT_SECONDS),
             checkpoint=options.text("checkpointLocation") or "",
         )

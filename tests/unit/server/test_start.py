@@ -93,6 +93,20 @@ def test_messages_may_expire_into_a_headers_exchange_before_anybody_connects() -
     assert again.directory.vhost("/").queue("dead").ready == 1
 
 
+def test_the_line_about_recovery_does_not_count_hidden_queues(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "escrowmq")
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    broker.directory.add_vhost("/")
+    vhost = broker.directory.vhost("/")
+    broker.directory.declare_queue(vhost, "q", Declaration(durable=True), Session("test"))
+    assert broker.engine.delays.hold(vhost, {"x-delay": 1000}) in vhost.hidden.values()
+    written(journal)
+    caplog.clear()
+    opened(storage)
+    assert "recovered 1 queue with 0 messages in " in caplog.text
+
+
 @pytest.mark.rule("DUR-3")
 def test_bytes_that_recovery_cut_off_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage(random.Random(1))

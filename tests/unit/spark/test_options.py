@@ -67,7 +67,10 @@ def test_options_of_a_source_are_case_insensitive() -> None:
         ({"subscribe": "a", "queue": "b"}, "unknown option of the source: queue"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions must be an integer of at least 1, not '0'"),
         ({"subscribe": "a", "maxMessagesPerTrigger": "many"}, "must be an integer of at least 1, not 'many'"),
-        ({"subscribe": "a", "txn.timeout": "0"}, "txn.timeout must be an integer from 1 to 86400, not '0'"),
+        (
+            {"subscribe": "a", "txn.timeout": "0"},
+            "txn.timeout must be from 1 to 86400 whole seconds, such as 30",
+        ),
         ({"subscribe": "a", "failOnDataLoss": "no"}, "must be true or false, not 'no'"),
         ({"subscribe": "a", "acknowledge": "never"}, "must be transaction or commit, not 'never'"),
         ({"subscribe": "a", "startingPosition": "first"}, "must be earliest, latest, or JSON such as"),
@@ -125,3 +128,27 @@ def test_a_url_is_not_shown_by_repr() -> None:
     options = {"url": "amqp://me:secret@host/", "subscribe": "a"}
     assert "secret" not in repr(SourceOptions.of(options))
     assert SourceOptions.of(options).endpoint.resolve() == options["url"]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        *[("0", 0), ("30", 30), (" 7 ", 7), ("30s", 30), ("2m", 120), ("2 min", 120)],
+        *[("1H", 3600), ("1d", 86_400), ("1.5m", 90), ("2000ms", 2)],
+    ],
+)
+def test_a_duration_may_have_one_of_sparks_units(given: str, seconds: int) -> None:
+    options = {"subscribe": "q", "reconnectTimeout": given}
+    assert SourceOptions.of(options).reconnect == seconds
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "2 days", "1ms", "0.5", "25h", "1e3", "s", "\u0663"])
+def test_another_duration_is_refused_with_examples(given: str) -> None:
+    with pytest.raises(OptionError, match="from 0 to 86400 whole seconds, such as 30, 30s or 2m, not"):
+        SourceOptions.of({"subscribe": "q", "reconnectTimeout": given})
+
+
+def test_the_timeout_of_branches_is_a_duration_too() -> None:
+    assert SinkOptions.of({"queue": "q", "txn.timeout": "10m"}).seconds == 600
+    with pytest.raises(OptionError, match="from 1 to 86400 whole seconds"):
+        SinkOptions.of({"queue": "q", "txn.timeout": "0s"})
