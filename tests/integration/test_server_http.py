@@ -191,3 +191,17 @@ def test_a_missing_extra_is_one_clear_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == ("escrowmq: http.address (--http): uvicorn is not installed: pip install 'escrowmq[http]'\n")
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.rule("SEC-4")
+def test_invalid_requests_do_not_fill_the_log_and_guesses_are_refused(site: HttpBroker) -> None:
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", site.port), 10) as sock:
+            sock.sendall(b"nonsense\r\n\r\n")
+            assert b"400 Bad Request" in sock.recv(1000)
+    assert 0 < site.broker.log().count("Invalid HTTP request received") <= 5
+    began = time.monotonic()
+    for guess in range(7):
+        assert site.get("/api/whoami", f"guest:{guess}")[0] == 401
+    assert time.monotonic() - began > 2
+    assert site.get("/api/whoami")[0] == 200

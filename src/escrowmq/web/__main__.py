@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,8 +20,10 @@ import uvicorn
 
 from escrowmq import logs
 from escrowmq.admin.http.app import HttpInterface
+from escrowmq.admin.http.attempts import GuardedBroker
 from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
+from escrowmq.admin.http.repetition import Repetition
 from escrowmq.console.app import Console
 
 _LARGEST_HEAD = 64 << 10
@@ -38,7 +41,7 @@ class _Server(uvicorn.Server):
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
     data_dir = Path(options["data_dir"])
-    broker = RemoteBroker(data_dir)
+    broker = GuardedBroker(RemoteBroker(data_dir))
     interface = HttpInterface(broker, open_metrics=options["open_metrics"])
     config = uvicorn.Config(
         interface.app(Console(broker, data_dir).routes()),
@@ -52,6 +55,10 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
         timeout_graceful_shutdown=2,
         limit_concurrency=options["connections"],
     )
+    repetition = Repetition()
+    for name in ("uvicorn.error", "escrowmq.http"):
+        logging.getLogger(name).addFilter(repetition)
+    TimedProtocol.most_of_address = max(options["connections"] // 2, 1)
     server = _Server(config)
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin.fileno(), _hear, server, loop)

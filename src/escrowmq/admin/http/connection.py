@@ -7,10 +7,13 @@ a request without an end, could occupy all of `http.connections` without a login
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections import Counter
+from typing import ClassVar, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from escrowmq.admin.http.attempts import network_of
 
 REQUEST_SECONDS: Final = 20.0
 """The time from the beginning of a connection, or from the first octets of a later request, to a request's end."""
@@ -20,12 +23,22 @@ _INCOMPLETE: Final = (h11.IDLE, h11.SEND_BODY)
 class TimedProtocol(H11Protocol):
     """Ends a connection whose request is not complete in time."""
 
+    most_of_address: ClassVar[int] = 0
+    """The number of connections from one address at the same time; 0 for any number. Addresses of this machine have no
+    limit, since a proxy may run here.
+    """
+    _of_address: ClassVar[Counter[str]] = Counter()
     _deadline: asyncio.TimerHandle | None = None
+    _address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Await the first request."""
         super().connection_made(transport)
         self._await_request()
+        self._address = network_of(self.client[0]) if self.client else ""
+        self._of_address[self._address] += 1
+        if self.most_of_address and self._of_address[self._address] > self.most_of_address and not self._is_local():
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take octets of a request."""
@@ -38,7 +51,13 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection."""
         self._stop_waiting()
+        self._of_address[self._address] -= 1
+        if not self._of_address[self._address]:
+            del self._of_address[self._address]
         super().connection_lost(exc)
+
+    def _is_local(self) -> bool:
+        return self._address.startswith("127.") or self._address in {"", network_of("::1")}
 
     def _await_request(self) -> None:
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)

@@ -74,3 +74,46 @@ def test_a_connection_that_sends_whole_requests_lives_longer(monkeypatch: pytest
                 await asyncio.sleep(0.1)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.rule("SEC-4")
+@pytest.mark.parametrize("local", [False, True])
+def test_an_address_has_a_limit_of_its_own_unless_it_is_this_machine(
+    local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TimedProtocol, "most_of_address", 1)
+    if not local:
+        monkeypatch.setattr(TimedProtocol, "_is_local", lambda _: False)
+
+    async def scenario() -> list[bool]:
+        gone = asyncio.Event()
+
+        class Watched(TimedProtocol):
+            """Tells when the last connection is gone."""
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                if not self._of_address:
+                    gone.set()
+
+        config = uvicorn.Config(app, http=TimedProtocol, lifespan="off", ws="none", log_config=None)
+        config.load()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Watched(config, ServerState(), {}), "127.0.0.1", 0)
+        answered = []
+        for _ in range(2):
+            streams = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(2)]
+            for reader, writer in streams:
+                writer.write(REQUEST)
+                answer = b""
+                with contextlib.suppress(ConnectionError):
+                    answer = await reader.read(12)
+                answered.append(answer == b"HTTP/1.1 204")
+            for _, writer in streams:
+                writer.close()
+            await gone.wait()
+            gone.clear()
+        server.close()
+        return answered
+
+    assert asyncio.run(scenario()) == [True, local] * 2
