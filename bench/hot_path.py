@@ -94,7 +94,7 @@ class Host:
     def stir(self, endpoint: Endpoint) -> None:
         self._stirred[endpoint] = None
 
-    def await_sync(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint, *, urgent: bool = True) -> None:
         self._holding[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:

@@ -205,9 +205,9 @@ class Runtime:
         """See `Host.stir`."""
         self.turns.dirty[endpoint] = None
 
-    def await_sync(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint, *, urgent: bool = True) -> None:
         """See `Host.await_sync`."""
-        self.turns.holding[endpoint] = None
+        (self.turns.holding if urgent else self.turns.patient)[endpoint] = None
 
     def publishing(self, endpoint: Endpoint) -> None:
         """See `Host.publishing`."""

@@ -49,6 +49,8 @@ class Turns:
         self.outlets: dict[Endpoint, Outlet] = {}
         self.dirty: dict[Endpoint, None] = {}
         self.holding: dict[Endpoint, None] = {}
+        self.patient: dict[Endpoint, None] = {}
+        """Endpoints with output that waits for the next sync, and does not hasten it."""
         self.after: list[Callable[[], None]] = []
         """Called at the end of each turn, after its records have been appended."""
         self.count = 0
@@ -91,6 +93,7 @@ class Turns:
         self.outlets.pop(endpoint, None)
         self.dirty.pop(endpoint, None)
         self.holding.pop(endpoint, None)
+        self.patient.pop(endpoint, None)
 
     def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
         """Call `action` in a turn as soon as the journal is on disk up to `lsn`; immediately if it is."""
@@ -251,6 +254,11 @@ class Turns:
         for endpoint in holding:
             if endpoint.synced(lsn):
                 self.holding[endpoint] = None
+        if self.patient:
+            patient, self.patient = self.patient, {}
+            for endpoint in patient:
+                if endpoint.synced(lsn):
+                    self.patient[endpoint] = None
         while self._waiting and self._waiting[0][0] <= lsn:
             heapq.heappop(self._waiting)[2]()
 

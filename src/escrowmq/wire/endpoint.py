@@ -113,9 +113,9 @@ class Host(Protocol):
         """`endpoint` has output. The server calls its `output` at the end of this turn."""
         ...
 
-    def await_sync(self, endpoint: Endpoint) -> None:
+    def await_sync(self, endpoint: Endpoint, *, urgent: bool = True) -> None:
         """`endpoint` holds output that waits for the log. The server calls its `synced` at each sync until it returns
-        False.
+        False. Unless the output is `urgent`, it does not by itself hasten the next sync.
         """
         ...
 

@@ -113,6 +113,23 @@ def test_records_that_no_client_waits_for_are_written_a_little_later() -> None:
     on_loop(test)
 
 
+def test_output_that_waits_patiently_does_not_hasten_the_sync() -> None:
+    async def test() -> None:
+        bench = Bench()
+        endpoint, _ = joined(bench)
+        bench.turns.begin()
+        bench.queue()
+        endpoint.waits_for = bench.journal.end_lsn
+        bench.turns.patient[endpoint] = None
+        await until(lambda: bench.turns.count)
+        assert bench.journal.stats.batches == 0
+        await until(lambda: not bench.turns.patient)
+        assert bench.journal.stats.batches == 1
+        await bench.close()
+
+    on_loop(test)
+
+
 def test_a_record_that_a_client_waits_for_is_written_together_with_the_others() -> None:
     async def test() -> None:
         bench = Bench()

@@ -251,14 +251,14 @@ class RemotingConnection:
         if self.busy_reason:
             raise RequestFault(ResultCode.SYSTEM_BUSY, f"the broker accepts no messages now: {self.busy_reason}")
 
-    def respond(self, request: Command, response: Command, after: int = 0) -> None:
-        """Send a response when the log is synced up to `after`."""
+    def respond(self, request: Command, response: Command, after: int = 0, *, urgent: bool = True) -> None:
+        """Send a response when the log is synced up to `after`. See `HandlerReply`."""
         if request.is_one_way or self._closed:
             return
         response.opaque = request.opaque
         response.flag = RESPONSE
         response.form = request.form
-        self.put(encode(response), after)
+        self.put(encode(response), after, urgent=urgent)
 
     def request(self, code: Code, fields: dict[str, str], body: bytes = b"") -> None:
         """Send a request of the broker's own, to which the client sends no response."""
@@ -307,7 +307,7 @@ class RemotingConnection:
             self.respond(command, Command(RESULTS[error.condition], remark=error.text))
         else:
             if reply is not None:
-                self.respond(command, reply.response, reply.after)
+                self.respond(command, reply.response, reply.after, urgent=reply.urgent)
 
     def _log_in(self, command: Command) -> None:
         """Check the signature of each request of a client with an access key. Raises BrokerError."""
@@ -321,14 +321,14 @@ class RemotingConnection:
         elif not self.login.user:
             self.login.enter_anonymously()
 
-    def put(self, data: bytes, after: int) -> None:
-        """Send bytes when the log is synced up to `after`, independent of all others."""
+    def put(self, data: bytes, after: int, *, urgent: bool = True) -> None:
+        """Send bytes when the log is synced up to `after`, independent of all others. See `HandlerReply`."""
         if self._closed:
             return
         self._lane = self._lane % _LANES + 1
         self._outbox.put(self._lane, data, after)
         if after and self._outbox.holding:
-            self._host.await_sync(self)
+            self._host.await_sync(self, urgent=urgent)
         self._host.stir(self)
 
     def _read_on(self) -> None:

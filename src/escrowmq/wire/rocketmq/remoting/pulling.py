@@ -2,6 +2,7 @@
 
 A client keeps its offset itself, and may go on with it after the broker was killed. An answer therefore waits until
 what it tells of is on disk: otherwise another message could have that offset then, and the client would pass over it.
+It does not hasten the sync, so that a commit, which has no answer, shares the sync of the next half message.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Pull:
         stream.counters.auto_settled += len(found)
         stream.counters.accepted += len(found)  # the member keeps its own position
         response = Command(ResultCode.SUCCESS, _offsets(stream, after), self._encoded(found))
-        return HandlerReply(response, found[-1].run.lsn + 1)
+        return HandlerReply(response, found[-1].run.lsn + 1, urgent=False)
 
     def nothing(self) -> HandlerReply:
         """Return the response to a pull for which there is no message."""
@@ -144,7 +145,7 @@ class Pull:
             connection.flow.forget(self)
             connection.pulls.forget(self)
             self.close()
-            connection.respond(request, reply.response, reply.after)
+            connection.respond(request, reply.response, reply.after, urgent=reply.urgent)
 
     def _read(self) -> tuple[list[Entry], int]:
         """Return the messages that pass the filter, and the position after the last one that was examined."""

@@ -9,10 +9,13 @@ from escrowmq.wire.rocketmq.remoting.frames import Command
 
 
 class HandlerReply(NamedTuple):
-    """A response, and the LSN up to which the log must be synced before it is sent (0: no wait)."""
+    """A response, and the LSN up to which the log must be synced before it is sent (0: no wait). Unless it is `urgent`,
+    it does not hasten the sync.
+    """
 
     response: Command
     after: int = 0
+    urgent: bool = True
 
 
 def success(fields: dict[str, str] | None = None, body: bytes = b"", after: int = 0) -> HandlerReply:
