@@ -22,6 +22,7 @@ from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
 from bench.rocketmq import ROCKETMQ_RATES
+from bench.rocketmq_java import RocketmqJava
 from bench.scenario import Figure, Scenario, Settings
 from bench.spark_kafka import SPARK_BESIDE_KAFKA
 from bench.spark_link import measured
@@ -169,6 +170,7 @@ SCENARIOS: dict[str, Scenario] = {
         HeldDeliveries("amqp10-held-received", "1,000,000 deliveries that no consumer settles", received),
         HeldDeliveries("amqp10-held-published", "1,000,000 deliveries that no producer settles", published),
         *ROCKETMQ_RATES,
+        RocketmqJava(),
         HalfDue(),
         Backlog(),
         History(),
