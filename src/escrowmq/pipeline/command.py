@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from escrowmq.pipeline.audit import Verdict
 
 ERROR = 2
+LOG = "spark.log"
+"""The file in the folder of the tables with the output of Java and Spark in the last run."""
 IDLE = "using only idle processor time, so other work slows the audit down; --no-nice runs it at normal priority"
 
 
@@ -158,7 +161,10 @@ def _verdict(
     Raises:
         AuditError: there is no verdict; the text says why in one line.
     """
+    from rich.console import Console
+
     from escrowmq.pipeline.background import give_way
+    from escrowmq.pipeline.diversion import diverted
     from escrowmq.pipeline.interruption import interruptible
     from escrowmq.pipeline.planning import NoJournalError, plan
     from escrowmq.pipeline.progress import Display
@@ -180,7 +186,10 @@ def _verdict(
         from escrowmq.pipeline.audit import audit as run
 
         try:
-            with interruptible() as listen, Display(quiet=quiet) as display:
+            with ExitStack() as stack:
+                listen = stack.enter_context(interruptible())
+                console = Console(file=stack.enter_context(diverted(out / LOG)), quiet=quiet)
+                display = stack.enter_context(Display(console))
 
                 def stage(name: str) -> None:
                     listen()
@@ -198,7 +207,7 @@ def _verdict(
                     tasks=display.tasks,
                 )
         except (PySparkException, Py4JError) as error:
-            raise AuditError(f"Spark on {master} failed: {_cause(error)}; its full output is above") from error
+            raise AuditError(f"Spark on {master} failed: {_cause(error)}; its full output is in {out / LOG}") from error
     except (NoJournalError, StoreError, SparkUnavailableError) as error:
         raise AuditError(str(error)) from error
     except OSError as error:  # click would exit with 1, which means violations

@@ -54,14 +54,14 @@ class Watch:
 
 
 class Display:
-    """Shows progress on stderr.
+    """Shows progress on a console.
 
     A terminal shows a single line, which is updated. Otherwise each stage prints a line when it begins, and further
     lines at intervals of at least `line_seconds`.
     """
 
-    def __init__(self, *, quiet: bool, console: Console | None = None, line_seconds: float = LINE_SECONDS) -> None:
-        self._console = console or Console(stderr=True, quiet=quiet)
+    def __init__(self, console: Console, *, line_seconds: float = LINE_SECONDS) -> None:
+        self._console = console
         self._begin = self._told = time.monotonic()
         self._line_seconds = line_seconds
         self._stage = "reading the journal"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,10 +116,12 @@ def test_an_invalid_master_prints_one_line_at_the_end(journal: Path) -> None:
         [*command, "--no-nice", "--master", "nowhere"], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 2, done.stderr
-    last = done.stderr.splitlines()[-1]
+    log = journal.parent / "audit" / "spark.log"
+    *progress, last = done.stderr.splitlines()
     assert last.startswith("escrowmq: Spark on nowhere failed: ")
-    assert last.endswith("; its full output is above")
-    assert "Master must" in done.stderr
+    assert last.endswith(f"; its full output is in {log}")
+    assert all(re.match(r" *[0-9.]+ s  ", line) for line in progress), "only progress is shown, no warnings of Java"
+    assert "Master must" in log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("arguments", "lines"), [((), 1), (("--no-nice",), 0), (("--quiet",), 0)])

@@ -45,7 +45,7 @@ class Session:
 def display(line_seconds: float, *, terminal: bool = False) -> tuple[Display, io.StringIO]:
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=80)
-    return Display(quiet=False, console=console, line_seconds=line_seconds), output
+    return Display(console, line_seconds=line_seconds), output
 
 
 def test_a_watch_adds_up_active_stages_until_spark_ends() -> None:
