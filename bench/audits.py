@@ -1,11 +1,16 @@
-"""The audit's speed, how its time and memory grow with the journal, and how much it slows the broker down."""
+"""The audit's speed, how its time and memory grow with the journal, and how much it slows the broker down.
+
+`python -m bench.audits [MESSAGES …]` audits journals of varied messages, and prints rate, memory and verdict of each.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -31,7 +36,7 @@ class Audit:
     def __init__(self, journal: Path, out: Path, *options: str) -> None:
         self.peak_bytes = 0
         self._begin = time.monotonic()
-        self._stages: list[str] = []
+        self.stages: list[str] = []
         command = [sys.executable, "-m", "escrowmq", "audit", str(journal), "--out", str(out), "--json", *options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -60,9 +65,9 @@ class Audit:
 
     def wait_until_busy(self) -> None:
         """Wait until Spark has started and the audit works. Raises MeasureError if that does not happen."""
-        while not any(_BUSY in stage for stage in self._stages):
+        while not any(_BUSY in stage for stage in self.stages):
             if not self.running:
-                raise MeasureError(f"the audit ended immediately: {' / '.join(self._stages)}")
+                raise MeasureError(f"the audit ended immediately: {' / '.join(self.stages)}")
             time.sleep(_SAMPLE)
 
     def finish(self) -> tuple[float, dict[str, Any]]:
@@ -74,13 +79,13 @@ class Audit:
         code = self._process.wait(_LIMIT)
         seconds = time.monotonic() - self._begin
         if code:
-            raise MeasureError(f"the audit ended with {code}: {(said or ' / '.join(self._stages))[-300:]}")
+            raise MeasureError(f"the audit ended with {code}: {(said or ' / '.join(self.stages))[-300:]}")
         verdict: dict[str, Any] = json.loads(said.splitlines()[-1])
         return seconds, verdict
 
     def _listen(self) -> None:
         assert self._process.stderr is not None
-        self._stages.extend(line.strip() for line in self._process.stderr)
+        self.stages.extend(line.strip() for line in self._process.stderr)
 
     def _watch(self) -> None:
         while self.running:
@@ -144,3 +149,34 @@ def _share(broker: Broker, journal: Path, out: Path, duration: float) -> float:
         if not audit.running:
             raise MeasureError("the audit ended before the load did")
     return beside / mean((before, rate()))
+
+
+def main() -> None:
+    """Audit journals of varied messages, each with its own routing key and properties."""
+    parser = argparse.ArgumentParser(description="Audit journals of varied messages.")
+    parser.add_argument("messages", type=int, nargs="*", default=[10_000_000], help="their numbers of messages")
+    parser.add_argument("--routing", action="store_true", help="route the messages again")
+    parser.add_argument("--folder", type=Path, help="keep the journals there, and use those that are there")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        for count in given.messages:
+            journal = (given.folder or Path(scratch)) / f"varied-{count}"
+            if not journal.exists():
+                large(journal, count, RUN, varied=True)
+            _report(journal, Path(scratch) / f"out-{count}", count, *(["--routing"] if given.routing else []))
+
+
+def _report(journal: Path, out: Path, count: int, *options: str) -> None:
+    with Audit(journal, out, "--no-nice", *options) as audit:
+        seconds, verdict = audit.finish()
+    said = "CLEAN" if verdict["clean"] else f"{verdict['violations']} violations"
+    print(
+        f"{verdict['messages']:,} messages in {seconds:.1f} s: {count / seconds:,.0f}/s, "
+        f"{audit.peak_bytes / 1e9:.2f} GB at most in all processes, {said}"
+    )
+    for stage in audit.stages:
+        print(f"  {stage}")
+
+
+if __name__ == "__main__":
+    main()

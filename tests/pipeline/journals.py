@@ -1,6 +1,6 @@
 """Write journals record by record with the real journal and the real encoders.
 
-`python -m tests.pipeline.journals DIR MESSAGES [RUN]` writes a large journal.
+`python -m tests.pipeline.journals DIR MESSAGES [RUN] [varied]` writes a large journal.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from escrowmq.core.records.settling import encode_settle
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.reader import JournalReader
 from escrowmq.journal.storage import FileStorage
+from escrowmq.wire.amqp091.keyed import KEYED, join
+from escrowmq.wire.amqp091.packed import pack
 
 START_US = 1_700_000_000_000_000
 Operation = tuple[Kind, Sequence[bytes]]
@@ -166,8 +168,42 @@ class Scribe:
         return self.append(Kind.COMMIT, *parts)
 
 
-def large(folder: Path, messages: int, run: int = 1, *, queues: int = 8, body: int = 100, seed: int = 1) -> None:
-    """Write a journal of `messages` messages in runs of `run`, some in branches, all settled a little later."""
+def _varied(first: int, count: int, body: bytes) -> list[bytes]:
+    """Return keyed contents: each message has its own routing key, ids, timestamp and headers."""
+    found = []
+    for i in range(first, first + count):
+        key = b"order.%d" % (i % 5000)
+        name, other = b"m-%012d" % i, b"c-%09d" % (i // 3)
+        table = b"\x05stateS\x00\x00\x00\x03new\x05shardI%s\x05traceS\x00\x00\x00\x10%016x" % (
+            (i % 64).to_bytes(4, "big"),
+            i * 2654435761 % (1 << 64),
+        )
+        props = b"\x34\xc0%s%s\x02%s%s%s%s%s" % (
+            len(table).to_bytes(4, "big"),
+            table,
+            bytes((len(other),)),
+            other,
+            bytes((len(name),)),
+            name,
+            (1_700_000_000 + i // 1000).to_bytes(8, "big"),
+        )
+        found.append(join(key, pack(props, body)))
+    return found
+
+
+def large(
+    folder: Path,
+    messages: int,
+    run: int = 1,
+    *,
+    queues: int = 8,
+    body: int = 100,
+    seed: int = 1,
+    varied: bool = False,
+) -> None:
+    """Write a journal of `messages` messages in runs of `run`, some in branches, all settled a little later. With
+    `varied`, they are such as applications send: each has its own routing key and properties.
+    """
     rng = random.Random(seed)
     bodies = [rng.randbytes(body)] * run
     with Scribe(folder, segment_bytes=64 << 20) as scribe:
@@ -175,15 +211,22 @@ def large(folder: Path, messages: int, run: int = 1, *, queues: int = 8, body: i
             scribe.queue(ident, f"orders.{ident}")
         ends, done = [1] * queues, [1] * queues
         envelopes = [
-            Envelope("", f"orders.{i}", b"\x10\x00\x02", protocol=91, durable=True) for i in range(1, queues + 1)
+            Envelope("events", "", protocol=KEYED, durable=True)
+            if varied
+            else Envelope("", f"orders.{i}", b"\x10\x00\x02", protocol=91, durable=True)
+            for i in range(1, queues + 1)
         ]
+        if varied:
+            fields = {"durable": True, "auto_delete": False, "internal": False, "arguments": {}}
+            scribe.declare(Kind.EXCHANGE_DECLARED, "events", vhost="/", name="events", kind="topic", **fields)
         written = turn = 0
         while written < messages:
             turn += 1
             q = turn % queues
             some: list[Operation] = []
             for _ in range(max(1, 250 // run)):
-                block = encode_block(scribe.now_us // 1000, envelopes[q], bodies)
+                contents = _varied(written, run, bodies[0]) if varied else bodies
+                block = encode_block(scribe.now_us // 1000, envelopes[q], contents)
                 some.append((Kind.PUBLISH, [encode_targets([(q + 1, ends[q])]), *block]))
                 ends[q] += run
                 written += run
@@ -203,4 +246,5 @@ def large(folder: Path, messages: int, run: int = 1, *, queues: int = 8, body: i
 
 
 if __name__ == "__main__":
-    large(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    of_run = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    large(Path(sys.argv[1]), int(sys.argv[2]), of_run, varied="varied" in sys.argv[4:])

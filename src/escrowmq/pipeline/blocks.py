@@ -42,6 +42,20 @@ class NowhereError(Exception):
     """There is no valid block at the given address."""
 
 
+class Keys(NamedTuple):
+    """The routing keys of keyed messages.
+
+    Args:
+        at: the index of each keyed message.
+        number: the index of its key in `values`.
+        values: the keys.
+    """
+
+    at: Ints
+    number: Ints
+    values: list[bytes]
+
+
 class Block(NamedTuple):
     """A decoded block.
 
@@ -49,13 +63,13 @@ class Block(NamedTuple):
         came: when the messages arrived at the broker, in milliseconds since the epoch.
         text: the envelope up to and including the routing key.
         bodies: size and digest of each message, of the type BODY.
-        keys: the routing keys of keyed messages, by their index in the block.
+        keys: the routing keys of keyed messages.
     """
 
     came: int
     text: bytes
     bodies: Rows
-    keys: dict[int, bytes]
+    keys: Keys
 
 
 def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
@@ -97,19 +111,18 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
     return found
 
 
-def keys(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> dict[int, bytes]:
-    """The routing keys of the keyed messages among the messages of some blocks, by the index of the message.
+def keys(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Keys:
+    """The routing keys of the keyed messages among the messages of some blocks.
 
     The arguments are those of `bodies`.
     """
-    if not (data[at] == KEYED).any():
-        return {}
+    form = data[at]
+    if not (form == KEYED).any():
+        return Keys(np.empty(0, np.int64), np.empty(0, np.int64), [])
     block, begin, _ = _places(data, at, envelope, count)
-    keyed = np.flatnonzero(data[at][block] == KEYED)
+    keyed = np.flatnonzero(form[block] == KEYED)
     begin = begin[keyed]
-    ends = begin + 1 + integers(data[begin])
-    pieces = map(data.data.__getitem__, map(slice, (begin + 1).tolist(), ends.tolist()))
-    return dict(zip(keyed.tolist(), map(bytes, pieces), strict=True))
+    return Keys(keyed, *texts(data, begin + 1, integers(data[begin])))
 
 
 def with_key(text: bytes, key: bytes) -> bytes:

@@ -19,6 +19,7 @@ from escrowmq.pipeline.blocks import (
     KEYED,
     Block,
     GoneError,
+    Keys,
     Lookup,
     NowhereError,
     bodies,
@@ -113,7 +114,7 @@ class Builder:
     texts: list[bytes] = field(default_factory=list)
     bodies: list[Rows] = field(default_factory=list)
     counted: int = 0
-    keys: dict[int, bytes] = field(default_factory=dict)
+    keys: list[Keys] = field(default_factory=list)
     """The routing keys of keyed messages, by the index of the body."""
     blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
     """Blocks already looked up, by LSN, each with the index of its first body. Several queues can share a block."""
@@ -134,10 +135,11 @@ class Builder:
         self.rows.append(rows)
         return rows
 
-    def have(self, bodies: Rows, keys: dict[int, bytes]) -> int:
+    def have(self, bodies: Rows, keys: Keys) -> int:
         """Append bodies, and the routing keys of those that are keyed. Return the index of the first."""
         self.bodies.append(bodies)
-        self.keys.update((self.counted + i, key) for i, key in keys.items())
+        if keys.values:
+            self.keys.append(keys._replace(at=keys.at + self.counted))
         self.counted += len(bodies)
         return self.counted - len(bodies)
 
@@ -252,14 +254,16 @@ def _by_key(builder: Builder, rows: Rows) -> Rows:
     own["index"] += nth
     own["bodies"] += nth
     own["count"] = 1
-    numbers: dict[tuple[int, bytes], int] = {}
-    for i, (text, body) in enumerate(zip(own["text"].tolist(), own["bodies"].tolist(), strict=True)):
-        key = builder.keys[body]
-        number = numbers.get((text, key))
-        if number is None:
-            number = numbers[text, key] = len(builder.texts)
-            builder.texts.append(with_key(builder.texts[text], key))
-        own["text"][i] = number
+    key = np.full(builder.counted, -1, np.int64)
+    values: list[bytes] = []
+    for keys_ in builder.keys:
+        key[keys_.at] = keys_.number + len(values)
+        values += keys_.values
+    pairs, number = np.unique(own["text"] * len(values) + key[own["bodies"]], return_inverse=True)
+    own["text"] = number.ravel() + len(builder.texts)
+    builder.texts += [
+        with_key(builder.texts[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()
+    ]
     return np.concatenate((rows[~split], own))
 
 

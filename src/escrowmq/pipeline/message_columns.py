@@ -86,8 +86,8 @@ class MessageColumns:
 
     def pack(self) -> bytes:
         """Serialize as two compressed Arrow streams: the names that are referred to, then the columns."""
-        texts, text = _used(self.texts, self["text"])
-        consumers, consumer = _used(self.consumers, self["consumer"])
+        texts, text = used(self.texts, self["text"])
+        consumers, consumer = used(self.consumers, self["consumer"])
         columns = {**self.columns, "text": text, "consumer": consumer}
         batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
         names = pa.RecordBatch.from_pydict({"name": pa.array(texts + consumers, pa.binary())})
@@ -112,7 +112,7 @@ class MessageColumns:
         return cls(columns, names[:count], names[count:])
 
 
-def _used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
+def used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
     """Drop the names without a reference, and renumber the references."""
     used, inverse = np.unique(numbers, return_inverse=True)
     shift = int(len(used) > 0 and used[0] < 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,9 +13,11 @@ import pyarrow.compute as pc
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.pipeline.columns import Ints, distinct
 from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
-from escrowmq.pipeline.message_columns import COLUMNS, MessageColumns
+from escrowmq.pipeline.message_columns import COLUMNS, MessageColumns, used
 
 BATCH: Final = 50_000
+KNOWN_TEXTS: Final = 65_536
+"""Texts of envelopes whose parts are kept, since they repeat in every batch."""
 OUTCOMES: Final[dict[int, str | None]] = {
     0: None,
     **{int(outcome): outcome.name.lower().replace("_", " ") for outcome in Outcome},
@@ -90,18 +93,20 @@ def batches(messages: MessageColumns, names: Names) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(messages: MessageColumns, names: Names) -> pa.RecordBatch:
-    used = distinct(messages["queue"])
-    inverse = np.searchsorted(used, messages["queue"])
-    known = [names.queues.get(queue, ("", f"queue {queue}")) for queue in used.tolist()]
-    heads = [_names(text) for text in messages.texts]
+    queues = distinct(messages["queue"])
+    inverse = np.searchsorted(queues, messages["queue"])
+    known = [names.queues.get(queue, ("", f"queue {queue}")) for queue in queues.tolist()]
+    texts, text = used(messages.texts, messages["text"])  # the others are those of other batches
+    consumers, consumer = used(messages.consumers, messages["consumer"])
+    heads = [_names(each) for each in texts]
     columns = {
         "queue": _coded([name for _, name in known], inverse),
         "vhost": _coded([vhost for vhost, _ in known], inverse),
-        "exchange": _coded([head[0] for head in heads], messages["text"]),
-        "routing_key": _coded([head[1] for head in heads], messages["text"]),
-        "priority": _coded([head[2] for head in heads], messages["text"], pa.int16()),
-        "envelope": _coded(messages.texts, messages["text"], pa.binary()),
-        "consumer": _coded([_text(name) for name in messages.consumers], messages["consumer"]),
+        "exchange": _coded([head[0] for head in heads], text),
+        "routing_key": _coded([head[1] for head in heads], text),
+        "priority": _coded([head[2] for head in heads], text, pa.int16()),
+        "envelope": _coded(texts, text, pa.binary()),
+        "consumer": _coded([_text(name) for name in consumers], consumer),
         "outcome": _outcomes(messages["outcome"]),
     }
     for name, type_, source in _PLAIN:
@@ -153,6 +158,7 @@ def _outcomes(numbers: Ints) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(numbers))
 
 
+@lru_cache(KNOWN_TEXTS)
 def _names(text: bytes) -> tuple[str, str, int]:
     """Exchange, routing key and priority from the text of an envelope."""
     if len(text) < 13:
