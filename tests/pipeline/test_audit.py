@@ -19,7 +19,9 @@ from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
+from tests.pipeline.identified import of_identities
 from tests.pipeline.journals import Scribe
+from tests.pipeline.mutations.faults import SINCE_AN_AUDIT
 from tests.pipeline.mutations.rewriting import Copy, read
 from tests.pipeline.mutations.routes import ROUTE_FAULTS
 from tests.pipeline.planted import all_planted, good, prepare
@@ -312,3 +314,37 @@ def test_wrong_routes_are_found_across_runs(spark: SparkSession, tmp_path: Path)
 def _routed(folder: Path) -> Copy:
     of_routes(folder)
     return read(folder)
+
+
+def test_a_violation_links_to_the_life_of_its_message(spark: SparkSession, tmp_path: Path) -> None:
+    of_identities(tmp_path / "valid")
+    journal, out = read(tmp_path / "valid"), tmp_path / "out"
+    frame, i = journal.records(Kind.SETTLE)[0]
+    frame.records.append(frame.records[i].twin())
+    journal.write(tmp_path / "journal")
+    audit(tmp_path / "journal", out, spark=spark, options=Options(ids=True))
+    lives = sorted(rows(spark, out, "gold.lives"), key=lambda row: str(row["lsn"]))
+    assert {(row["queue"], row["position"]) for row in lives} == {("orders", 1)}
+    assert [row["message_id"] for row in lives if row["what"] == "published"] == ["m-0"]
+    assert sum(row["what"] == "left its queue: accepted" for row in lives) == 2
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert '<a href="#message-1">orders 1</a></td><td>m-0</td><td>c-0</td><td>ann</td>' in page
+    assert "<h3 id=message-1>orders 1</h3>" in page
+    ids = {
+        (row["message_id"], row["correlation_id"], row["publisher"]) for row in rows(spark, out, "silver.identities")
+    }
+    assert ids == {(f"m-{i}", f"c-{i}", "ann") for i in range(3)}
+
+
+@pytest.mark.rule("PIPE-8")
+def test_a_record_changed_between_two_runs_is_found_by_the_stored_head(spark: SparkSession, tmp_path: Path) -> None:
+    """The checksums and digests of the changed journal are right again, and no rule about messages is broken."""
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    of_identities(journal)
+    assert audit(journal, out, spark=spark).clean
+    changed = next(SINCE_AN_AUDIT["body altered in PUBLISH"].plant(read(journal), random.Random(1)))
+    changed.write(journal)
+    assert audit(journal, tmp_path / "alone", spark=spark).clean
+    verdict = audit(journal, out, spark=spark)
+    assert [row["name"] for row in rows(spark, out, "gold.violations")] == ["log changed"]
+    assert verdict.violations == verdict.fresh == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from copy import deepcopy
@@ -23,8 +22,9 @@ from escrowmq.pipeline import (
     judging,
     lake,
     links,
+    lives,
     packing,
-    routing,
+    rerouting,
     sequences,
     tasks,
     unsettled,
@@ -33,6 +33,7 @@ from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.causes import NEVER, QueueTerms
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
+from escrowmq.pipeline.ddl import ddl
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
@@ -44,7 +45,6 @@ from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.sequences import Wrong
 from escrowmq.pipeline.store import Queue, State, Store
-from escrowmq.pipeline.topology import TopologyHistory, continued
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,8 +53,6 @@ Progress = Callable[[str], object]
 WORST: Final = 10
 ATTEMPTS: Final = 3
 """How often a run is tried if the broker deletes segments while it reads them. `pinned` prevents that where it can."""
-TOPOLOGY_DDL: Final = "number long, lsn long, kind int, payload binary"
-"""Records in order. The LSN is -1 for those that rebuild the first topology (`pipeline.topology`)."""
 PART_RECORDS: Final = 250_000
 PART_BYTES: Final = 24 << 20
 
@@ -67,6 +65,7 @@ class Options(NamedTuple):
         prepared_seconds: the time in seconds after which a branch in doubt is a violation.
         unsettled_seconds: the time in seconds after which an unsettled delivery of a durable link is a violation.
         routing: the share of the log's records whose messages are routed again, from 0 to 1.
+        ids: whether to write a table of the message ids, correlation ids and publishers of all messages.
         format: "parquet", or "delta" or "iceberg" to write silver and gold in that format as well; None takes the
             session's default source if it is one of these.
     """
@@ -75,6 +74,7 @@ class Options(NamedTuple):
     prepared_seconds: float = 3600.0
     unsettled_seconds: float = 86400.0
     routing: float = 0.0
+    ids: bool = False
     format: str | None = None
 
 
@@ -219,18 +219,20 @@ class Audit:
             self._half,
             self._groups,
             self._chain,
-            self._routes,
+            lambda: rerouting.check(self),
+            lambda: lives.write_identities(self),
         )
         (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
         verdict = self._judge(messages, count, branches)
         if verdict.fresh and self._outrun():  # records that seem to be missing may have been in a deleted segment
             raise OutrunError(self.journal)
+        lives.write(self)
         self.progress("report")
         write_report(self, verdict, messages)
         if self.lake is not None:
             self.progress("tables of the lakehouse")
-            schemas = {"silver.messages": _ddl(MESSAGES), "silver.branches": f"{decisions.DDL}, state string"}
+            schemas = {"silver.messages": ddl(MESSAGES), "silver.branches": f"{decisions.DDL}, state string"}
             lake.publish(self.lake, self.store, schemas)
         self._commit()
         return verdict
@@ -247,19 +249,21 @@ class Audit:
 
     # -- the journal
 
-    def _pieces(self) -> DataFrame:
+    def pieces(self) -> DataFrame:
+        """Return the pieces of the journal that this run reads."""
         rows = [tuple(piece) for piece in self.plan.pieces]
         context = self.spark.sparkContext
-        schema = "file string, first long, end long, snapshot long"
+        schema = tasks.PIECES_DDL
         tasks_wanted = min(len(rows), 1 + self.plan.bytes // PIECE)  # small pieces share a task
         return self.spark.createDataFrame(context.parallelize(rows, max(tasks_wanted, 1)), schema)
 
-    def _mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
-        return self._pieces().mapInArrow(task, schema)
+    def mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
+        """Return what a task makes of these pieces."""
+        return self.pieces().mapInArrow(task, schema)
 
     def _scan(self) -> None:
         times: list[tuple[int, int, int]] = []
-        for row in self._mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # few rows, even for many messages
+        for row in self.mapped(tasks.Scan(self.files), tasks.SCAN_DDL).collect():  # few rows, even for many messages
             if row.kind == 0:
                 if row.snapshot < 0:
                     self.records += row.number
@@ -314,7 +318,7 @@ class Audit:
 
     def _bronze(self) -> None:
         task = tasks.Bronze(self.files, self.options.payloads)
-        self.store.fill(self.spark, "bronze.records", self._pieces(), task, _ddl(RECORDS))
+        self.store.fill(self.spark, "bronze.records", self.pieces(), task, ddl(RECORDS))
 
     # -- silver
 
@@ -339,22 +343,22 @@ class Audit:
         )
 
     def _messages(self) -> tuple[DataFrame, int]:
-        before = self.before("silver.messages", _ddl(MESSAGES))
+        before = self.before("silver.messages", ddl(MESSAGES))
         left = None if before is None else before.where("state = 'open'").drop("state", "day")
         waiting = 0 if left is None else left.count()
         parts = max(2, (self.records + waiting) // PART_RECORDS, self.plan.bytes // PART_BYTES)
-        packed = self._mapped(tasks.Happenings(self.files, parts), packing.DDL)
+        packed = self.mapped(tasks.Happenings(self.files, parts), packing.DDL)
         if left is not None:
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
         packed = packed.repartition(parts, "part").sortWithinPartitions("part", "lsn")
         task = tasks.Lives(self.facts(), names)
-        return self.store.fill(self.spark, "silver.messages", packed, task, _ddl(MESSAGES), "state", "day")
+        return self.store.fill(self.spark, "silver.messages", packed, task, ddl(MESSAGES), "state", "day")
 
     def _branches(self) -> DataFrame:
         from pyspark.sql import functions as f
 
-        steps = self._mapped(tasks.Branches(self.files), STEPS)
+        steps = self.mapped(tasks.Branches(self.files), STEPS)
         steps = self.store.write(self.spark, "staging.steps", steps)
         numbered = f.col("step").isin(*sequences.STEPS)
         self.numbered = [row.asDict() for row in steps.where(numbered).collect()]
@@ -371,7 +375,7 @@ class Audit:
     def _links(self) -> None:
         if not self.state.termini:
             return
-        found = self._mapped(tasks.Links(self.files, unsettled.watched(self.state)), links.DDL)
+        found = self.mapped(tasks.Links(self.files, unsettled.watched(self.state)), links.DDL)
         before = self.before("state.links", links.DDL)
         if before is not None:
             found = found.unionAll(before.select(found.columns))
@@ -383,35 +387,12 @@ class Audit:
         self.links = self.store.write(self.spark, "staging.links", found)
         self.store.write(self.spark, "state.links", self.links.where("wrong = ''"))
 
-    def _routes(self) -> None:
-        rows = self.before("state.topology", TOPOLOGY_DDL)
-        before = None
-        if rows is not None:
-            said = [(row.lsn, row.kind, bytes(row.payload)) for row in rows.orderBy("number").collect()]
-            base = [change[1:] for change in said if change[0] < 0]
-            before = TopologyHistory(base, [change for change in said if change[0] >= 0], self.state.topology)
-        history = continued(before, self.named, self.plan.start, self.begin, self.plan.snapshots)
-        if self.options.routing > 0:
-            task = tasks.Routes(self.files, history, self.options.routing, self.plan.noted)
-            for row in self._mapped(task, routing.DDL).collect():
-                if row.wrong == routing.CHECKED:
-                    self.routed += row.number
-                elif row.wrong == routing.UNTOLD:
-                    self.untold += row.number
-                else:
-                    self.misrouted.append(row)
-        kept = history.shortened()
-        self.state.topology = kept.known
-        every = [(-1, *each) for each in kept.base] + list(kept.changes)
-        numbered = [(i, *each) for i, each in enumerate(every)]
-        self.store.write(self.spark, "state.topology", self.spark.createDataFrame(numbered, TOPOLOGY_DDL))
-
     def _chain(self) -> None:
         before = chain.Head(*self.state.head) if self.state.head else None
         rows = [tuple(piece) for piece in self.plan.chained]
         pieces = self.spark.createDataFrame(
             self.spark.sparkContext.parallelize(rows, max(len(rows), 1)),
-            "file string, first long, end long, snapshot long",
+            tasks.PIECES_DDL,
         )
         task = tasks.Chained(self.files, before.lsn if before else -1)
         found = [row.asDict() for row in pieces.mapInArrow(task, chain.DDL).collect()]
@@ -422,7 +403,7 @@ class Audit:
     def _half(self) -> None:
         if all(queue.name != half.HIDDEN for queue in self.state.queues.values()):
             return
-        found = self._mapped(tasks.HalfSteps(self.files), half.DDL)
+        found = self.mapped(tasks.HalfSteps(self.files), half.DDL)
         before = self.before("state.half", half.DDL)
         if before is not None:
             found = found.unionAll(before.select(found.columns))
@@ -434,7 +415,7 @@ class Audit:
     def _groups(self) -> None:
         if not self.state.consumer_groups:
             return
-        found = self._mapped(tasks.GroupSteps(self.files, group_facts.streams(self.state)), groups.DDL)
+        found = self.mapped(tasks.GroupSteps(self.files, group_facts.streams(self.state)), groups.DDL)
         before = self.before("state.groups", groups.DDL)
         if before is not None:
             found = found.unionAll(before.select(found.columns))
@@ -562,12 +543,3 @@ def audit(
                 return Audit(spark, journal, store, options, progress, files).run()
             progress("the broker deleted segments while they were being read: starting over")
         return Audit(spark, journal, store, options, progress, files).run()
-
-
-def _ddl(schema: Any) -> str:
-    """Return the schema as DDL. TIMESTAMP becomes TIMESTAMP_LTZ, because `spark.sql.timestampType` may change its
-    meaning.
-    """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return re.sub(r" TIMESTAMP\b", " TIMESTAMP_LTZ", from_arrow_schema(schema).toDDL())

@@ -45,8 +45,9 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
 
 @click.command()
 @click.argument("journal", type=click.Path(path_type=Path), envvar="ESCROWMQ_DATA_DIR")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the audit's tables.")
 @click.option(
-    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the audit's tables."
+    "--message", metavar="ID", help="Show every record about the messages with this message id, and audit nothing."
 )
 @click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], spark://…, yarn, k8s://…"
@@ -61,6 +62,7 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
 @click.option(
     "--payloads/--no-payloads", default=True, show_default=True, help="Keep the content of records in bronze."
 )
+@click.option("--ids", is_flag=True, help="Write a table with the message id, correlation id and publisher of all.")
 @click.option(
     "--prepared-limit",
     "prepared",
@@ -94,7 +96,8 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def audit(
     journal: Path,
-    out: Path,
+    out: Path | None,
+    message: str | None,
     master: str,
     conf: tuple[str, ...],
     prepared: float,
@@ -103,6 +106,7 @@ def audit(
     routing: float,
     *,
     payloads: bool,
+    ids: bool,
     nice: bool,
     as_json: bool,
     quiet: bool,
@@ -119,11 +123,17 @@ def audit(
       escrowmq audit /var/lib/escrowmq --out /var/lib/escrowmq-audit
       escrowmq audit /var/lib/escrowmq --out audit --json --quiet
       escrowmq audit /var/lib/escrowmq --out audit --routing=5%
+      escrowmq audit /var/lib/escrowmq --message 7d3f0c2e-order-1815
       escrowmq audit /mnt/journal --out /mnt/audit --master spark://head:7077
     """
+    if message is not None:
+        return _tell(journal, message, quiet=quiet)
+    if out is None:
+        raise click.UsageError("Missing option '--out'.")
     settings = dict(_setting(text) for text in conf)
     options = {
         "payloads": payloads,
+        "ids": ids,
         "prepared_seconds": prepared,
         "unsettled_seconds": unsettled,
         "format": format_,
@@ -132,9 +142,7 @@ def audit(
     try:
         verdict = _verdict(journal, out, master, settings, options, nice=nice, quiet=quiet)
     except ModuleNotFoundError as error:
-        if not is_missing(error):
-            raise
-        raise AuditError("the audit needs Spark: pip install 'escrowmq[spark]'") from error
+        raise _without(error) from error
     if as_json:
         click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
     else:
@@ -144,6 +152,37 @@ def audit(
             click.echo(f"  {line}")
         click.echo("CLEAN" if verdict.clean else f"{verdict.violations} violation{'s' * (verdict.violations > 1)}")
     return 0 if verdict.clean else 1
+
+
+def _tell(journal: Path, message: str, *, quiet: bool) -> int:
+    """Print the life of the messages with an id.
+
+    Raises:
+        AuditError: there is no such message, no journal, or a package is missing.
+    """
+    from rich.console import Console
+
+    try:
+        from escrowmq.pipeline.planning import NoJournalError
+        from escrowmq.pipeline.progress import Display
+        from escrowmq.pipeline.tracing import described, lives
+    except ModuleNotFoundError as error:  # it needs numpy and PyArrow
+        raise _without(error) from error
+    try:
+        with Display(Console(stderr=True, quiet=quiet)) as display:
+            found = lives(journal, message, display.tasks)
+    except NoJournalError as error:
+        raise AuditError(str(error)) from error
+    if not found:
+        raise AuditError(f"no message in {journal} has the message id {message!r}")
+    for life in found:
+        for line in described(life):
+            click.echo(line)
+    return 0
+
+
+def _without(error: ModuleNotFoundError) -> Exception:
+    return AuditError("the audit needs Spark: pip install 'escrowmq[spark]'") if is_missing(error) else error
 
 
 def _verdict(

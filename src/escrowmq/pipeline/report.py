@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -14,6 +14,7 @@ from escrowmq.pipeline import half, plots
 from escrowmq.pipeline.coverage import RecordedMoves, checked, recorded
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.human import duration, size
+from escrowmq.pipeline.page import STYLE, life_of, lives_of, table, violation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,25 +23,6 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 100
 QUEUES: Final = 12
-_STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c2430; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .3rem } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
-.verdict { padding: .8rem 1.2rem; border-radius: .5rem; font-size: 1.3rem; font-weight: 600; color: #fff }
-.clean { background: #1a7f4b } .broken { background: #b3261e } .wide { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
-th, td:first-child { white-space: nowrap } th { background: #f3f6f9 }
-td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675 }
-@media (max-width: 40rem) { body { margin: 1rem auto; font-size: 14px } td { overflow-wrap: anywhere } }
-@media (prefers-color-scheme: dark) {
-  body { color: #dfe6ee; background: #12171d } th { background: #1d252e } th, td { border-color: #34404d }
-  p.note { color: #9aa7b5 } img { background: #fff; border-radius: .3rem }
-}
-@media print {
-  body { max-width: none; margin: 0; color: #000; background: #fff } .wide { overflow: visible }
-  .verdict { color: #000; background: none; border: 2px solid } tr { break-inside: avoid }
-}
-"""
 
 
 def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
@@ -61,20 +43,24 @@ def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
     parts = [
         f"<h1>Audit of the journal {escape(Path(audit.journal).name)}</h1>",
         f'<p class="verdict {"clean" if verdict.clean else "broken"}">{headline}</p>',
-        _table(("", ""), _facts(audit, verdict)),
+        table(("", ""), _facts(audit, verdict)),
     ]
+    told = lives_of(rows("gold.lives", "select * from {table} order by vhost, queue, position, lsn"))
     if wrong:
         parts.append("<h2>Violations</h2>")
-        parts.append(_table(("Rule", "Violation", "Where", "LSNs", "Explanation"), map(_violation, wrong)))
+        heads = ("Rule", "Violation", "Where", "Message id", "Correlation id", "Publisher", "LSNs", "Explanation")
+        parts.append(table(heads, [violation(row, told) for row in wrong]))
         if count > len(wrong):
             note = f"The first {len(wrong)} of {count} violations; gold/violations contains all of them."
             parts.append(f'<p class="note">{note}</p>')
+    if told:
+        parts.append("<h2>Messages of violations</h2>" + "".join(map(life_of, told.values())))
     moves = recorded(messages, audit.facts())
     parts.append("<h2>Rules</h2>" + _rules(audit, verdict, rows("gold.violations", _BROKEN), moves))
     if doubt:
         parts.append("<h2>In doubt</h2>")
         lines = [(row["branch"], row["xid"] or "", row["owner"] or "", _time(row["prepared_at"])) for row in doubt]
-        parts.append(_table(("Branch", "xid", "Owner", "Prepared"), lines))
+        parts.append(table(("Branch", "xid", "Owner", "Prepared"), lines))
     if minutes:
         values = {row["minute"]: (row["published"], row["settled"]) for row in minutes}
         parts.append("<h2>Messages over time (UTC)</h2>" + plots.flow(values))
@@ -86,7 +72,7 @@ def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
         parts.append("<h2>From publish to settlement</h2>" + plots.latency(chosen))
     page = "<!doctype html><html lang=en><meta charset=utf-8>"
     page += '<meta name=viewport content="width=device-width, initial-scale=1">'
-    page += f"<title>{headline}</title><style>{_STYLE}</style>"
+    page += f"<title>{headline}</title><style>{STYLE}</style>"
     path = audit.store.folder / "report.html"
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_text(page + "\n".join(parts) + "</html>\n", encoding="utf-8")
@@ -194,12 +180,7 @@ def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]], 
             "be judged. The broker records deliveries only while its setting journal.detail is “deliveries”. Those of "
             "streams are not judged, because a stream delivers a message repeatedly.</p>"
         )
-    return _table(("Rule", "Violation", "Checked", "Broken"), lines, numbers=(3,)) + note
-
-
-def _violation(row: dict[str, Any]) -> tuple[object, ...]:
-    where = f"{row['queue']} {row['position']}" if row["queue"] else f"branch {row['branch']}" if row["branch"] else ""
-    return row["rule"], row["name"], where, " ".join(f"{lsn:#x}" for lsn in row["lsns"]), row["explanation"]
+    return table(("Rule", "Violation", "Checked", "Broken"), lines, numbers=(3,)) + note
 
 
 def _queues(rows: list[dict[str, Any]], late: dict[tuple[str, str], Any]) -> str:
@@ -217,18 +198,7 @@ def _queues(rows: list[dict[str, Any]], late: dict[tuple[str, str], Any]) -> str
         "Times are from publish to acceptance, in the busiest hour.</p>"
     )
     heads = ("Queue", "Published", "Accepted", "Settled otherwise", "Size", "Median", "99 %")
-    return _table(heads, lines, numbers=(1, 2, 3, 4, 5, 6)) + note
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> str:
-    def cells(row: Sequence[object], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if i in numbers else ''}>{escape(str(cell))}</{tag}>" for i, cell in enumerate(row)
-        )
-
-    head = f"<tr>{cells(heads, 'th')}</tr>" if any(heads) else ""
-    lines = [f"<tr>{cells(row, 'td')}</tr>" for row in rows]
-    return f'<div class="wide"><table>{head}{"".join(lines)}</table></div>'
+    return table(heads, lines, numbers=(1, 2, 3, 4, 5, 6)) + note
 
 
 def _time(moment: datetime | None) -> str:

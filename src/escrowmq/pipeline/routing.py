@@ -29,7 +29,7 @@ from escrowmq.pipeline.operations import Operations
 from escrowmq.pipeline.planning import NEVER
 from escrowmq.pipeline.topology import DELAYED, HALF, LoggedTopology, TopologyHistory
 from escrowmq.pipeline.ways import Host, RoutedMessage, is_bound_transiently, is_told, ways
-from escrowmq.wire.formats import FORMATS
+from escrowmq.wire.formats import FORMATS, MALFORMED
 
 MOST: Final = 1_000
 """The number of wrong routes that one task reports."""
@@ -234,8 +234,12 @@ class RouteCheck:
             return
         self.checked += count
         for i in range(count) if not self._is_uniform(vhost, run) else (None,):
-            if not self._explains(vhost, run, i) and not self._was_open(run, i):
-                yield from self._reported(vhost, run, i)
+            try:
+                if not self._explains(vhost, run, i) and not self._was_open(run, i):
+                    yield from self._reported(vhost, run, i)
+            except MALFORMED:
+                self.checked -= 1
+                self.untold += 1
 
     def _explains(self, vhost: Host, run: RoutedRun, i: int | None) -> bool:
         """Return whether message `i` of a run (None: all of them) is where a virtual host leads it."""

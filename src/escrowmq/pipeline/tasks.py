@@ -16,7 +16,20 @@ from escrowmq.journal.bulk import Damaged
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
-from escrowmq.pipeline import branches, chain, frames, groups, half, lifecycle, links, messages, packing, routing
+from escrowmq.pipeline import (
+    branches,
+    chain,
+    frames,
+    groups,
+    half,
+    identities,
+    lifecycle,
+    links,
+    messages,
+    packing,
+    routing,
+    traces,
+)
 from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
@@ -64,6 +77,7 @@ ACQUIRED, and is the `number`. The kind SET_BACK says that the frame at `lsn` is
 the piece, and BEGINS when the first frame of the piece was written.
 """
 
+PIECES_DDL: Final = "file string, first long, end long, snapshot long"
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -174,7 +188,7 @@ class Happenings:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = JournalReader.open(self.journal)
-        lookup = _Blocks(reader)
+        lookup = BlockLookup(reader)
         try:
             for piece in _pieces_of(batches):
                 for found in _records(self.journal, piece):
@@ -246,7 +260,7 @@ class Routes:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = JournalReader.open(self.journal)
-        lookup = _Blocks(reader)
+        lookup = BlockLookup(reader)
         try:
             for piece in _pieces_of(batches):
                 if piece.snapshot < 0:
@@ -254,6 +268,43 @@ class Routes:
                     every = (routes.check(found, operations(found)) for found in _records(self.journal, piece))
                     wrong = list(islice(chain_.from_iterable(every), routing.MOST))
                     yield routing.batch(wrong, routes.checked, routes.untold)
+        finally:
+            reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Reads message ids, correlation ids and publishers from the contents of all messages."""
+
+    journal: str
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = JournalReader.open(self.journal)
+        lookup = BlockLookup(reader)
+        try:
+            for piece in _pieces_of(batches):
+                if piece.snapshot < 0:
+                    for found in _records(self.journal, piece):
+                        yield identities.batch(found, operations(found), lookup)
+        finally:
+            reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Finds every record about messages at some places."""
+
+    journal: str
+    places: traces.Places
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        reader = JournalReader.open(self.journal)
+        lookup = BlockLookup(reader)
+        try:
+            for piece in _pieces_of(batches):
+                if piece.snapshot < 0:
+                    for found in _records(self.journal, piece):
+                        yield traces.batch(traces.steps(found, self.places, lookup))
         finally:
             reader.close()
 
@@ -338,7 +389,7 @@ class JudgedGroups:
         yield from groups.judge(pa.Table.from_batches(list(batches), groups.SCHEMA), self.facts).to_batches()
 
 
-class _Blocks:
+class BlockLookup:
     """Looks up blocks in other parts of the log."""
 
     def __init__(self, reader: JournalReader) -> None:

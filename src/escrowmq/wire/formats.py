@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.formats import KeyedFormat, PackedFormat, PlainFormat
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL as PLAIN
+from escrowmq.wire.amqp10.codec.errors import CodecError
 from escrowmq.wire.amqp10.formats import SectionsFormat
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
@@ -31,6 +34,9 @@ FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
 """By `Envelope.protocol`. The broker needs all of them from its start, because messages may expire into headers
 exchanges before any client connects.
 """
+
+MALFORMED: Final = (SyntaxFault, CodecError, ValueError, LookupError, struct.error)
+"""What a format raises for content that no endpoint has stored, such as that of a changed journal."""
 
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 _MESSAGE_BYTES: Final = 64 * 1024

@@ -1,0 +1,42 @@
+"""`escrowmq audit --message` tells every record about a message, with time and LSN."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from escrowmq.cli import main
+from escrowmq.pipeline.tracing import lives
+from tests.pipeline.identified import of_identities
+
+
+def test_a_message_is_followed_from_queue_to_queue(tmp_path: Path) -> None:
+    of_identities(tmp_path)
+    told = {(life.queue, life.position): [step.what for step in life.steps] for life in lives(tmp_path, "m-1")}
+    assert told == {
+        ("orders", 2): ["published", "delivered to ", "left its queue: rejected"],
+        ("dead", 1): ["published"],
+    }
+
+
+def test_the_command_prints_a_line_for_each_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_identities(tmp_path)
+    assert main(["audit", str(tmp_path), "--message", "m-0"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "orders 1 in virtual host /: message-id m-0, correlation-id c-0, publisher ann"
+    assert len(lines) == 3
+    assert all(re.fullmatch(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}  LSN 0x[0-9a-f]+  \S.*", line) for line in lines)
+
+
+def test_an_id_that_no_message_has_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_identities(tmp_path)
+    assert main(["audit", str(tmp_path), "--message", "m-9"]) == 2
+    assert capsys.readouterr().err == f"escrowmq: no message in {tmp_path} has the message id 'm-9'\n"
+
+
+def test_an_audit_needs_a_folder_for_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_identities(tmp_path)
+    assert main(["audit", str(tmp_path)]) == 2
+    assert "Missing option '--out'" in capsys.readouterr().err
