@@ -156,7 +156,7 @@ class ListenSection(Section):
 
 
 class TlsSection(Section):
-    """The certificates for `listen.tls_address`."""
+    """The certificates for `listen.tls_address`, and for HTTP with `http.tls`."""
 
     certificate: File | None = Field(default=None, description="The server's certificate chain in PEM format.")
     key: File | None = Field(
@@ -513,6 +513,11 @@ class HttpSection(Section):
     address: Listen | None = Field(
         default=None,
         description="The address for HTTP. It needs `pip install 'escrowmq[http]'`. Without it, there is no interface.",
+    )
+    tls: bool = Field(
+        default=False,
+        description="Whether the address speaks HTTPS; requires `tls.certificate` and `tls.key`. Clients need no "
+        "certificate.",
     )
     open_metrics: bool = Field(
         default=False, description="Whether `/metrics` and `/metrics/detailed` are shown without a login."

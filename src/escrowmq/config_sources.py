@@ -192,6 +192,8 @@ def _missing_for_tls(config: Config) -> str | None:
     tls = config.tls
     if config.listen.tls_address and not (tls.certificate and tls.key):
         return "listen.tls_address: requires tls.certificate and tls.key"
+    if config.http.tls and not (tls.certificate and tls.key):
+        return "http.tls: requires tls.certificate and tls.key"
     if tls.verify_client != "none" and not tls.ca:
         return f'tls.verify_client: "{tls.verify_client}" requires tls.ca'
     return None

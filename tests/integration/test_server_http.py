@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.certificates import Authority
 from tests.ports import reserve_port
 
 
@@ -151,6 +153,39 @@ def test_the_http_process_logs_as_the_broker_does_also_after_a_reload(tmp_path: 
         wait_until(lambda: "the configuration was reloaded" in found.broker.log())
         send_nonsense(found)
         wait_until(lambda: "Z warning uvicorn.error: Invalid HTTP request received." in found.broker.log())
+
+
+def test_https_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
+    authority, owner = Authority(tmp_path), Owner()
+    certificate, key = authority.issue("localhost")
+    port = reserve_port(owner)
+    settings = tmp_path / "broker.toml"
+    settings.write_text(
+        f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\n[http]\ntls = true\naddress = '127.0.0.1:{port}'\n"
+    )
+    context = ssl.create_default_context(cafile=str(authority.path))
+
+    def serial() -> object:
+        """Return the serial number of the certificate; None while the process does not answer."""
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=context)
+        try:
+            connection.request("GET", "/health")
+            found = connection.sock.getpeercert()
+            assert found is not None
+            return found["serialNumber"] if connection.getresponse().status == 200 else None
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    with running_broker(tmp_path, "--config", str(settings)) as broker:
+        wait_until(lambda: serial() is not None)
+        first = serial()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            HttpBroker(broker, port).get("/health", "")
+        assert authority.issue("localhost") == (certificate, key)
+        broker.signal(signal.SIGHUP)
+        wait_until(lambda: serial() not in (None, first))
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])

@@ -127,6 +127,7 @@ def test_paths_in_a_file_start_beside_it_and_others_where_they_are(toml: Path) -
             'listen.address: expected an address "HOST:PORT" or "[IPV6]:PORT" (port 0 picks a free one), not \':1\'',
         ),
         ("listen.tls_address = 'a:1'", "listen.tls_address: requires tls.certificate and tls.key"),
+        ("http.tls = true", "http.tls: requires tls.certificate and tls.key"),
         ("tls.verify_client = 'required'", 'tls.verify_client: "required" requires tls.ca'),
     ],
 )

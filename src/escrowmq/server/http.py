@@ -15,10 +15,9 @@ import socket
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from escrowmq.config import HttpSection, LogSection
+from escrowmq.config import Config
 
 NEEDED: Final = ("jinja2", "prometheus_client", "starlette", "uvicorn")
 """The modules that the extra `http` installs."""
@@ -41,17 +40,24 @@ def _installed(name: str) -> bool:
         return False
 
 
+def _reloaded(config: Config) -> dict[str, Any]:
+    """Return the options that may change while the process runs."""
+    tls = config.tls.model_dump(mode="json", include={"certificate", "key", "min_version"})
+    return {"log": config.log.model_dump(), "tls": tls}
+
+
 class HttpProcess:
     """Runs the HTTP process on listening sockets that the broker has bound."""
 
-    def __init__(self, section: HttpSection, data_dir: Path, log: LogSection, sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, config: Config, sockets: Sequence[socket.socket]) -> None:
         self._sockets = sockets
-        self._options = {
-            "data_dir": str(data_dir),
-            "log": log.model_dump(),
-            "open_metrics": section.open_metrics,
-            "connections": section.connections,
+        self._options: dict[str, Any] = {
+            "data_dir": str(config.data_dir),
+            "open_metrics": config.http.open_metrics,
+            "connections": config.http.connections,
             "sockets": [sock.fileno() for sock in sockets],
+            "https": config.http.tls,
+            **_reloaded(config),
         }
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -62,12 +68,12 @@ class HttpProcess:
             sock.listen()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def configure_log(self, log: LogSection) -> None:
-        """Have the process log like this from now on."""
-        self._options["log"] = log.model_dump()
+    def reload(self, config: Config) -> None:
+        """Have the process log like this from now on, and read its certificate again."""
+        self._options |= _reloaded(config)
         if self._process is not None and self._process.returncode is None:
             assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(self._options["log"]).encode() + b"\n")
+            self._process.stdin.write(json.dumps(_reloaded(config)).encode() + b"\n")
 
     async def stop(self) -> None:
         """End the process."""

@@ -55,7 +55,7 @@ def bind_all(section: ListenSection) -> list[Bound]:
     return bound
 
 
-HTTP_SCHEME: Final = "http"
+HTTP_SCHEMES: Final = ("http", "https")
 ROCKETMQ_SCHEMES: Final = ("rocketmq", "rocketmq+broker", "rocketmq+grpc")
 """The schemes of the name server, the broker and the endpoint for gRPC, in URLs of listeners."""
 
@@ -79,10 +79,10 @@ def bind_rocketmq(section: RocketmqSection) -> list[Bound]:
     return bound
 
 
-def bind_http(address: Address) -> Bound:
+def bind_http(address: Address, *, tls: bool) -> Bound:
     """Bind the address for HTTP. Raises OSError as `bind` does."""
     setting = "--http, or http.address in the file of --config"
-    return Bound(HTTP_SCHEME, address.host, bind(address.host, address.port, setting), setting)
+    return Bound(HTTP_SCHEMES[tls], address.host, bind(address.host, address.port, setting), setting)
 
 
 def bind(host: str, port: int, setting: str = ADDRESS) -> list[socket.socket]:

@@ -50,7 +50,8 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     return_large_blocks()
     config = config.model_copy(update={"limits": fitting(config.limits, allow_descriptors)})
     dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
-    context = server_context(config.tls) if config.listen.tls_address or dual else None
+    secured = server_context(config.tls) if config.listen.tls_address or config.http.tls or dual else None
+    context = secured if config.listen.tls_address or dual else None
     bound: list[Bound] = []
     if config.http.address is not None and (missing := missing_modules()):
         raise MissingExtra(
@@ -62,7 +63,7 @@ def run(config: Config, read: Callable[[], Config]) -> None:
             if config.rocketmq.enabled:
                 bound += bind_rocketmq(config.rocketmq)
             if config.http.address is not None:
-                bound.append(bind_http(config.http.address))
+                bound.append(bind_http(config.http.address, tls=config.http.tls))
         except OSError:
             check_unlocked(config.data_dir)  # the broker that has the data directory probably has the ports, too
             raise

@@ -22,13 +22,13 @@ _log = logging.getLogger("escrowmq.server")
 class Reloading:
     """Reads the configuration again on request. A fault is logged, and everything stays as it was.
 
-    `log` has the settings of the log that are in effect.
+    `config` has the settings that are in effect, as far as they may change.
     """
 
     def __init__(self, config: Config, read: Callable[[], Config]) -> None:
         """`config` is the configuration of the start. `read` returns the present one, or raises ConfigError."""
-        self.log = config.log
-        self._config = config
+        self.config = config
+        self._started = config
         self._read = read
 
     def reload(self, renew: Callable[[ssl.SSLContext], None] | None) -> None:
@@ -43,11 +43,11 @@ class Reloading:
             for line in error.lines:
                 _log.error("the configuration was not reloaded, because it has a fault: %s", line)
             return
-        self.log = config.log
+        self.config = config
         logs.configure(config.log.level, config.log.format)
         if renew is not None and context is not None:
             renew(context)
-        waiting = sorted(set(_differences(self._config, config)))
+        waiting = sorted(set(_differences(self._started, config)))
         if waiting:
             _log.warning("these settings were changed, and take effect at the next start: %s", ", ".join(waiting))
         _log.info("the configuration was reloaded: the log's settings and the certificates")

@@ -27,7 +27,7 @@ from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.http import HttpProcess
-from escrowmq.server.listener import HTTP_SCHEME, ROCKETMQ_SCHEMES, Bound, port_of
+from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound, port_of
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
@@ -67,7 +67,7 @@ class Server:
         """`bound` are the addresses to listen on, also that of the HTTP process."""
         loop = asyncio.get_running_loop()
         self._config = config
-        self._bound = [each for each in bound if each.scheme != HTTP_SCHEME]
+        self._bound = [each for each in bound if each.scheme not in HTTP_SCHEMES]
         self._journal = journal
         self._password_threads = ThreadPoolExecutor(2, thread_name_prefix="password")
         self._passwords = Passwords(config.security.mechanisms, config.security.scram_iterations)
@@ -118,7 +118,7 @@ class Server:
         self._operations = AdminService(self._process).operations
         self._admin = AdminServer(self._operations)
         self._listeners: list[asyncio.Server | TlsListener] = []
-        self._http_bound = next((each for each in bound if each.scheme == HTTP_SCHEME), None)
+        self._http_bound = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
         self._http: HttpProcess | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -150,7 +150,7 @@ class Server:
             sys.stdout.write(f"ready {each.url} data={self._config.data_dir}\n")
         if self._http_bound is not None:
             config = self._config
-            self._http = HttpProcess(config.http, config.data_dir, config.log, self._http_bound.sockets)
+            self._http = HttpProcess(config, self._http_bound.sockets)
             self._http.start()
             sys.stdout.write(f"ready {self._http_bound.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
@@ -199,7 +199,7 @@ class Server:
     def _reload(self, reloading: Reloading, renew: Callable[[ssl.SSLContext], None] | None) -> None:
         reloading.reload(renew)
         if self._http is not None:
-            self._http.configure_log(reloading.log)
+            self._http.reload(reloading.config)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():

@@ -1,5 +1,5 @@
 """The HTTP process: `python -m escrowmq.web OPTIONS`, an object in JSON. The broker starts it, sends it
-settings of the log on standard input, one object on each line, and ends it by closing standard input.
+settings that have changed on standard input, one object on each line, and ends it by closing standard input.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.repetition import Repetition
 from escrowmq.console.app import Console
+from escrowmq.web.https import https_context, load_certificate
 
 _LARGEST_HEAD = 64 << 10
 _PIPE_BYTES = 64 << 10
@@ -59,6 +60,8 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     for name in ("uvicorn.error", "escrowmq.http"):
         logging.getLogger(name).addFilter(repetition)
     TimedProtocol.most_of_address = max(options["connections"] // 2, 1)
+    if options["https"]:
+        config.ssl_context_factory = lambda _config, _default: https_context(options["tls"])
     server = _Server(config)
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin.fileno(), _hear, server, loop)
@@ -67,10 +70,13 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
 
 
 def _hear(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
-    """Apply settings of the log, or stop at the end of the input. The broker writes whole lines."""
+    """Apply settings, or stop at the end of the input. The broker writes whole lines."""
     told = os.read(sys.stdin.fileno(), _PIPE_BYTES)
     for line in told.splitlines():
-        _configure_log(json.loads(line))
+        changed = json.loads(line)
+        _configure_log(changed["log"])
+        if server.config.ssl is not None:
+            load_certificate(server.config.ssl, changed["tls"])
     if not told:
         loop.remove_reader(sys.stdin.fileno())
         _stop(server)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import HttpSection, LogSection
+from escrowmq.config import Config
 from escrowmq.server import http
 
 
@@ -22,7 +22,7 @@ def test_an_http_process_that_cannot_be_started_is_started_later(
         raise OSError(24, "Too many open files")
 
     async def scenario() -> None:
-        process = http.HttpProcess(HttpSection(), tmp_path, LogSection(), [])
+        process = http.HttpProcess(Config(data_dir=tmp_path), [])
         process.start()
         for _ in range(1000):
             await asyncio.sleep(0)
