@@ -15,6 +15,7 @@ EXAMINED: Final = 8  # a message that a consumer's selector decided on, or that 
 STREAMED: Final = 2  # messages of a stream, which are sent with their offsets, that cost one more unit
 LOAD: Final = 3  # one block loaded from the log
 LOADED_BYTES: Final = 16 * 1024  # bytes of a loaded block that cost one unit
+SENT_BYTES: Final = 16 * 1024  # bytes of deliveries that do
 METHOD: Final = 10  # a request, such as a declaration or a subscription
 PUBLISH: Final = 2  # a run of messages; each queue that it is routed to costs 1 more
 COPIES: Final = 12  # messages of a run that cost one more unit for each of its queues
@@ -65,9 +66,10 @@ class Budget:
 
     def charge(self, entries: list[Entry], consumers: int = 1) -> None:
         """Charge `entries`, at least one, that were delivered to this number of consumers. The two in the middle show
-        whether runs are long.
+        whether runs are long, and how large messages are.
         """
         size = len(entries)
         middle = size >> 1
-        alike = entries[middle].run is entries[middle - 1].run
-        self.left -= _HANDOVER * consumers + (size // _ALIKE if alike else size)
+        entry = entries[middle]
+        cost = size // _ALIKE if entry.run is entries[middle - 1].run else size
+        self.left -= _HANDOVER * consumers + cost + size * len(entry.content) // SENT_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.budget import SHARE, TURN, Budget
+from escrowmq.core.budget import SENT_BYTES, SHARE, TURN, Budget
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.serving import CHUNK
@@ -38,6 +38,15 @@ def test_each_consumer_costs_something() -> None:
     one.charge(entries(100, alike=False))
     several.charge(entries(100, alike=False), 50)
     assert spent(several) == spent(one) + 49
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_bytes_of_large_messages_cost_something() -> None:
+    small, large = Budget(), Budget()
+    small.charge(entries(4, alike=True))
+    run = Run(Envelope("", "q"), 1, 0)
+    large.charge([Entry(1 + i, bytes(SENT_BYTES), run) for i in range(4)])
+    assert spent(large) == spent(small) + 4
 
 
 def test_each_turn_has_its_own_budget() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY_COST: Final = 160  # bytes that an entry in memory costs in addition to its body
 HEAVY: Final = 1024  # bytes above which a header counts, too
+TAKEN_BYTES: Final = 1024 * 1024  # bytes of bodies above which no further entry is taken together with others
 
 
 class Pager(Protocol):
@@ -75,7 +76,9 @@ class Discipline(Protocol):
         ...
 
     def take(self, most: int) -> list[Entry]:
-        """Remove and return at most `most` entries, and at least one if there is any."""
+        """Remove and return at most `most` entries, and at least one if there is any. Several have at most about
+        `TAKEN_BYTES`.
+        """
         ...
 
     def put_back(self, entries: list[Entry]) -> None:

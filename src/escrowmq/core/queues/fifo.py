@@ -6,14 +6,14 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, Detached, Pager
+from escrowmq.core.queues.discipline import ENTRY_COST, HEAVY, TAKEN_BYTES, Detached, Pager
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
@@ -130,24 +130,35 @@ class Fifo:
             if not self.tail.messages:
                 return []
             self._fill()
-        if len(head) <= most:
+        if len(head) <= most and self.resident <= TAKEN_BYTES:
             taken = list(head)
             head.clear()
             self._heavy.clear()
             self.resident = 0
             return taken
         pop = head.popleft
-        taken = [pop() for _ in range(most)]
-        self.resident -= sum([len(entry.content) for entry in taken]) + ENTRY_COST * len(taken)
+        taken = [pop() for _ in range(min(most, len(head)))]
+        size = sum([len(entry.content) for entry in taken])
+        if size > TAKEN_BYTES and len(taken) > 1:
+            size -= self._leave_excess(taken)
+        self.resident -= size + ENTRY_COST * len(taken)
         if self._heavy:
             self._lighten(taken[-1].position)
         return taken
 
+    def _leave_excess(self, taken: list[Entry]) -> int:
+        """Put entries back that exceed `TAKEN_BYTES`, but not the first one. Return their bytes."""
+        fits = bisect_right(list(accumulate([len(entry.content) for entry in taken])), TAKEN_BYTES)
+        excess = taken[max(fits, 1) :]
+        del taken[max(fits, 1) :]
+        self.head.extendleft(reversed(excess))
+        return sum([len(entry.content) for entry in excess])
+
     def _take_merged(self, most: int) -> list[Entry]:
         """Like `take`, but merge requeued entries with the others by position."""
         taken: list[Entry] = []
-        returned = self._returned
-        while len(taken) < most and returned:
+        returned, size = self._returned, 0
+        while len(taken) < most and returned and size < TAKEN_BYTES:
             if self._tail_is_next():
                 try:
                     self._fill()
@@ -163,6 +174,7 @@ class Fifo:
                 entry = heapq.heappop(returned)
                 self._sorted = False
             taken.append(entry)
+            size += len(entry.content)
         return taken
 
     def put_back(self, entries: list[Entry]) -> None:

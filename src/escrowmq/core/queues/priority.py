@@ -10,7 +10,7 @@ from weakref import ref
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.queues.discipline import Detached, Discipline, Pager
+from escrowmq.core.queues.discipline import TAKEN_BYTES, Detached, Discipline, Pager
 from escrowmq.core.queues.fifo import Fifo
 from escrowmq.core.queues.withdrawal import Withdrawal
 from escrowmq.core.records.references import Reference
@@ -69,14 +69,20 @@ class Priority:
         if len(self._unsorted):
             self._sort()
         taken: list[Entry] = []
+        size = 0
         for level in self._levels.values():
             while len(taken) < most and len(level):
                 try:
-                    taken += level.take(most - len(taken))
+                    some = level.take(most - len(taken))
                 except LogUnreadable:
                     if not taken:
                         raise
                     return taken
+                taken += some
+                if len(taken) < most:
+                    size += sum([len(entry.content) for entry in some])
+                    if size >= TAKEN_BYTES // 2:  # the level has perhaps left more for that reason
+                        return taken
             if len(taken) >= most:
                 break
         return taken

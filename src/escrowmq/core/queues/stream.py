@@ -13,7 +13,7 @@ from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import unavailable
 from escrowmq.core.queues.backlog import Backlog
-from escrowmq.core.queues.discipline import ENTRY_COST, Detached, Discipline, Pager
+from escrowmq.core.queues.discipline import ENTRY_COST, TAKEN_BYTES, Detached, Discipline, Pager
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
@@ -117,11 +117,12 @@ class StreamLog:
         return list(map(Entry, range(first, first + wanted.length), block.contents, repeat(run)))
 
     def read_on(self, position: int, most: int, runs: int) -> list[Entry]:
-        """Do `read` for up to this number of runs that follow each other. Raises LogUnreadable for the first one only:
-        the next call meets an unreadable run that ended this one.
+        """Do `read` for up to this number of runs that follow each other, and about `TAKEN_BYTES`. Raises LogUnreadable
+        for the first one only: the next call meets an unreadable run that ended this one.
         """
         entries = self.read(position, most)
-        while entries and len(entries) < most and runs > 1:
+        size = sum([len(entry.content) for entry in entries])
+        while entries and len(entries) < most and runs > 1 and size < TAKEN_BYTES:
             runs -= 1
             try:
                 more = self.read(entries[-1].position + 1, most - len(entries))
@@ -130,6 +131,7 @@ class StreamLog:
             if not more:
                 break
             entries += more
+            size += sum([len(entry.content) for entry in more])
         return entries
 
     def _find(self, position: int) -> Reference | None:

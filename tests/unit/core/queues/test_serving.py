@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.budget import SENT_BYTES, TURN
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
+from escrowmq.core.queues.discipline import TAKEN_BYTES
 from escrowmq.core.queues.outcome import Disposition
-from escrowmq.core.topology.arguments.consumer import ConsumerOptions
+from escrowmq.core.topology.arguments.consumer import ConsumerOptions, StreamOffset
 from tests.unit.core.site import Sink, Site
 
 
@@ -120,3 +124,39 @@ def test_paged_content_is_released_when_it_is_settled() -> None:
     site.turn()
     assert sink.contents == numbered(50)
     assert site.live() == 0
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("limit", [1 << 16, 1 << 26], ids=["in the log", "in memory"])
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}], ids=str)
+@pytest.mark.parametrize("returned", [False, True])
+def test_large_messages_are_delivered_a_mebibyte_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, limit: int, arguments: dict[str, object], returned: bool
+) -> None:
+    site = Site(resident_limit=limit)
+    queue = site.queue(arguments=arguments)
+    contents = [bytes([i]) * (100 if i < 30 else 100_000) for i in range(120)]
+    for content in contents:
+        site.publish("q", content, priority=content[0] % 2)
+    if returned and not queue.is_stream:
+        consumer, sink = site.consume(queue)
+        site.turn()
+        site.broker.engine.unsubscribe(consumer)
+        site.broker.engine.requeue(consumer, [entry for _, entry in sink.got])
+        site.turn()
+    sizes: list[int] = []
+    deliver = Sink.deliver
+
+    def weighed(sink: Sink, consumer: Consumer, entries: list[Entry]) -> None:
+        sizes.append(sum(len(entry.content) for entry in entries))
+        deliver(sink, consumer, entries)
+
+    monkeypatch.setattr(Sink, "deliver", weighed)
+    _, sink = site.consume(queue, options=ConsumerOptions(stream_offset=StreamOffset("first", 0)))
+    site.broker.engine.turn.end()
+    assert 0 < sum(sizes) <= TURN * SENT_BYTES + TAKEN_BYTES
+    site.turn()
+    assert max(sizes) < 2 * TAKEN_BYTES
+    assert sorted(sink.contents) == contents
+    levels = (1, 0) if "x-max-priority" in arguments else (None,)
+    assert sink.contents == [each for level in levels for each in contents if level in {None, each[0] % 2}]
