@@ -43,7 +43,7 @@ _PER_ADDRESS: Final = 50
 _SPARE_FILES: Final = 500
 _UPLOADS_AT_ONCE: Final = 6
 _UPLOAD: Final = 4 * _MIB
-_UNREAD: Final = 4 * _MIB
+_UNREAD: Final = _MIB // 2
 _LINKS_OF_SESSION: Final = 1000
 
 

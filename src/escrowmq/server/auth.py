@@ -30,6 +30,8 @@ from escrowmq.wire.scram.server import Proof
 GUEST: Final = "guest"
 REFUSED: Final = "user or password is wrong"
 _REMEMBERED: Final = 10_000
+_TOLD: Final = 16
+"""Clients that learn the outcome of a check in one turn. Each costs 50 to 150 µs, with the line in the log."""
 _AT_ONCE: Final = 2
 """The maximum number of password checks that run at the same time."""
 
@@ -164,8 +166,7 @@ class Authenticator:
                 keep(self._access, self._record, user, better)
 
         def decide(*, right: bool) -> None:
-            for each in self._waiting.pop(question):
-                each.judge(right=right)
+            self._tell(self._waiting.pop(question), right=right)
 
         def still_wanted() -> bool:
             return any(each.wanted() for each in waiting)
@@ -173,6 +174,14 @@ class Authenticator:
         until = self._clock() + self._patience
         self._checks.put(address, Check(until, work, lambda: decide(right=False), still_wanted))
         self._next_checks()
+
+    def _tell(self, waiting: list[_Waiting], *, right: bool) -> None:
+        """Judge clients that waited for the same check, some in each turn."""
+        for each in waiting[:_TOLD]:
+            each.judge(right=right)
+        rest = waiting[_TOLD:]
+        if rest:
+            self._post(lambda: self._tell(rest, right=right))
 
     def _prove(self, peer: Peer, proof: Proof, done: Callable[[Verdict], None], wanted: Callable[[], bool]) -> None:
         """Judge a proof of SCRAM.

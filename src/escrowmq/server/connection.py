@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from escrowmq.journal.errors import JournalError
 from escrowmq.server.fatal import die
+from escrowmq.server.intake import LOGIN
 from escrowmq.server.listener import peer_of
 from escrowmq.server.websocket import START, WebSocket
 from escrowmq.wire.endpoint import Endpoint, Peer
@@ -107,10 +108,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made = True
-        if not self._accepted:
+        if self._accepted:
+            self._transport = cast("asyncio.Transport", transport)
+            self.peer = peer_of(transport)
+        else:
             self.accepted(transport)
-        self._transport = cast("asyncio.Transport", transport)
-        self.peer = peer_of(transport)
         self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)
         if self.closing_ms:
             self._transport.abort()
@@ -131,13 +133,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._take(self._buffer[:nbytes].tobytes())
 
     def _take(self, data: bytes) -> None:
-        if self._runtime.intake.admit():
+        cost = 1 if self.admitted else LOGIN
+        if self._runtime.intake.admit(cost):
             self._receive(data)
         else:
             if self._late or len(data) > SMALL:  # so that little data waits for each connection
                 self.pause(Pause.SHARE, on=True)
             self._late += 1
-            self._runtime.intake.defer(lambda: self._receive_late(data))
+            self._runtime.intake.defer(lambda: self._receive_late(data), cost)
 
     def eof_received(self) -> bool:
         """Return whether the transport stays open for now; a transport with TLS cannot."""

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.server.intake import ACCEPTED
+
 if TYPE_CHECKING:
     from escrowmq.server.connection import ClientConnection
 
@@ -145,8 +147,12 @@ class TlsListener:
         self._sock.close()
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, left = asyncio.get_running_loop(), ACCEPTED
         while True:
+            left -= 1
+            if not left:  # asyncio's own loop does not pause while there are clients to accept
+                left = ACCEPTED
+                await asyncio.sleep(0)
             try:
                 sock, address = await loop.sock_accept(self._sock)
                 Handshake(sock, address, self._factory(), self._context, self._login, plain=self._plain)

@@ -9,10 +9,12 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from escrowmq.config import ListenSection, RocketmqSection
 from escrowmq.server.handshake import TlsListener
+from escrowmq.server.intake import ACCEPTED
 from escrowmq.server.tls import certificate_user
 from escrowmq.units import Address
 from escrowmq.wire.endpoint import Peer
@@ -148,6 +150,7 @@ async def listen(
     """Accept connections. With a context, a TLS handshake comes first and may take `login` seconds. With `plain`,
     clients without TLS are accepted as well.
 
+    In one iteration of asyncio's own loop, at most `ACCEPTED` clients without TLS are accepted, and one in uvloop's.
     Raises OSError if another process has begun to listen on the address.
     """
     loop = asyncio.get_running_loop()
@@ -155,7 +158,8 @@ async def listen(
     try:
         for sock in bound.sockets:
             if context is None:
-                listeners.append(await loop.create_server(factory, sock=sock, backlog=backlog))
+                listeners.append(await loop.create_server(factory, sock=sock, backlog=ACCEPTED))
+                sock.listen(backlog)  # for the kernel; asyncio's loop accepts as many at once as it was told
             else:
                 sock.listen(backlog)
                 listeners.append(TlsListener(sock, factory, context, login, plain=plain))
@@ -174,6 +178,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     return Peer(str(name[0]), int(name[1]), is_loopback(str(name[0])), tls, user, local_host)
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Return whether a numeric address is this machine's own, as such or as IPv4 within IPv6."""
     try:

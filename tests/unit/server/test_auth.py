@@ -16,7 +16,7 @@ from argon2 import PasswordHasher
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.imported import imported
 from escrowmq.core.access.permissions import User
-from escrowmq.server.auth import Authenticator, log_verdict
+from escrowmq.server.auth import REFUSED, Authenticator, log_verdict
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
@@ -60,10 +60,11 @@ class Desk:
         self.later = Later()
         self.verdicts: list[Verdict] = []
         self.now = 0.0
+        self.posted: list[Callable[[], None]] | None = None  # calls to a later turn; None: they are done at once
         self.authenticator = Authenticator(
             self.access,
             self.later,
-            lambda call: call(),
+            lambda call: call() if self.posted is None else self.posted.append(call),
             ScramUsers(self.access, self.passwords, b"key"),
             self.recorded.append,
             SecretKeys(Path()),
@@ -157,6 +158,25 @@ def test_a_change_while_the_password_is_checked_counts() -> None:
     desk.access.set_password("alice", FAST.hash("new"))
     desk.later.run()
     assert desk.verdicts[0].user is None
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("password", ["wrong", "secret"])
+def test_clients_that_wait_for_the_same_check_learn_of_it_some_at_a_time(password: str) -> None:
+    desk = Desk()
+    for _ in range(100):
+        desk.ask("alice", password)
+    desk.posted = []
+    assert desk.later.run() == 1
+    told = []
+    while desk.posted:
+        before = len(desk.verdicts)
+        calls, desk.posted = desk.posted, []
+        for call in calls:
+            call()
+        told.append(len(desk.verdicts) - before)
+    assert max(told) == 16
+    assert desk.verdicts == 100 * [Verdict("alice") if password == "secret" else Verdict(None, REFUSED)]
 
 
 def test_names_and_passwords_do_not_run_together() -> None:

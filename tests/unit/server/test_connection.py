@@ -19,7 +19,7 @@ from escrowmq.server.connection import (
     UNSENT_LIMIT,
     Pause,
 )
-from escrowmq.server.intake import EVENTS
+from escrowmq.server.intake import EVENTS, LOGIN
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, as_endpoint, on_loop, until
 from tests.unit.server.scenes import HEADER, Scene, receive
@@ -380,6 +380,22 @@ def test_the_end_of_a_stream_closes_at_once_or_later_but_always_in_order() -> No
         connection.peer = replace(connection.peer, tls=True)
         exhausted(scene)
         assert not connection.eof_received(), "a transport with TLS cannot stay open"
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_clients_that_log_in_together_are_handled_fewer_at_a_time() -> None:
+    async def test() -> None:
+        scene = Scene(connections=100)
+        connections = [scene.connect()[0] for _ in range(100)]  # each has sent its first bytes
+        handled = [sum(connection.endpoint is not None for connection in connections)]
+        while sum(handled) < 100:
+            before = sum(handled)
+            await asyncio.sleep(0)
+            handled.append(sum(connection.endpoint is not None for connection in connections) - before)
+        assert max(handled) == EVENTS // LOGIN
         await scene.bench.close()
 
     on_loop(test)

@@ -18,6 +18,7 @@ import uvloop
 from escrowmq.config import TlsSection
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
+from escrowmq.server.intake import ACCEPTED
 from escrowmq.server.listener import Bound, bind, listen, port_of
 from escrowmq.server.tls import server_context
 from tests.certificates import Authority
@@ -49,12 +50,12 @@ class Port:
         self._writers: list[asyncio.StreamWriter] = []
 
     @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self, backlog: int = 9) -> AsyncIterator[None]:
         runtime = self.scene.runtime
         (listener,) = await listen(
             self._bound,
             lambda: ClientConnection(runtime),
-            backlog=9,
+            backlog=backlog,
             context=self._server_side,
             login=1,
             plain=self._plain,
@@ -245,3 +246,23 @@ def test_a_client_that_says_nothing_is_under_the_bounds_on_such_a_port(tmp_path:
             second.close()
 
     _on_loop(test)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_flood_of_handshakes_begins_a_bounded_number_at_a_time(tmp_path: Path) -> None:
+    async def test() -> None:
+        scene = Scene()
+        port = Port(scene, tmp_path)
+        async with port.open(backlog=300):
+            clients = [port.knock() for _ in range(200)]
+            begun = []
+            while scene.runtime.accepted < 200:
+                before = scene.runtime.accepted
+                await asyncio.sleep(0)
+                begun.append(scene.runtime.accepted - before)
+            for client in clients:
+                client.close()
+        assert max(begun) <= ACCEPTED
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(test(), TIMEOUT))

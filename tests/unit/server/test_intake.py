@@ -76,3 +76,17 @@ def test_an_event_that_defers_another_one_leaves_it_to_a_later_iteration() -> No
         assert await by_iteration(done, 3) == [[0], [1], [2]]
 
     on_loop(test)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_an_event_may_count_as_several() -> None:
+    async def test() -> None:
+        intake, done = Intake(asyncio.get_running_loop(), 8), list[int]()
+        for event in range(6):
+            if intake.admit(4):
+                done.append(event)
+            else:
+                intake.defer(lambda event=event: done.append(event), 4)  # type: ignore[misc]
+        assert await by_iteration(done, 6) == [[0, 1], [2, 3], [4, 5]]
+
+    on_loop(test)

@@ -17,6 +17,7 @@ from escrowmq.config import ListenSection, RocketmqSection
 from escrowmq.core.topology.directory import Directory
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
+from escrowmq.server.intake import ACCEPTED
 from escrowmq.server.listener import (
     ROCKETMQ_SCHEMES,
     Bound,
@@ -33,7 +34,7 @@ from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.endpoint import Verdict
 from tests.harness.client import PERSISTENT, login_frames
 from tests.harness.frames import publish_frames
-from tests.unit.server.benches import TIMEOUT, until
+from tests.unit.server.benches import TIMEOUT, on_loop, until
 from tests.unit.server.scenes import Scene
 
 _RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets the connection
@@ -202,3 +203,33 @@ def test_nothing_is_left_of_sockets_that_were_reset_without_the_collector(caplog
             runner.run(asyncio.wait_for(test(), TIMEOUT))
     finally:
         gc.enable()
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_flood_of_connections_is_accepted_a_bounded_number_at_a_time() -> None:
+    async def test() -> None:
+        scene = _scene()
+        sockets = bind("127.0.0.1", 0)
+        port = port_of(sockets[0])
+        made: list[ClientConnection] = []
+
+        def factory() -> ClientConnection:
+            made.append(ClientConnection(scene.runtime))
+            return made[-1]
+
+        bound = Bound("amqp", "127.0.0.1", sockets)
+        (server,) = await listen(bound, factory, backlog=300, context=None, login=1)
+        clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(200)]
+        accepted = []
+        while len(made) < 200:
+            before = len(made)
+            await asyncio.sleep(0)
+            accepted.append(len(made) - before)
+        for client in clients:
+            client.close()
+        await until(lambda: not scene.runtime.connections)
+        server.close()
+        await scene.bench.close()
+        assert max(accepted) <= ACCEPTED, "and none of 200 was refused by the kernel"
+
+    on_loop(test)
