@@ -6,6 +6,7 @@ The text form is `name, octet 1, value, octet 2` for each property. The producer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 KEYS: Final = "KEYS"
@@ -100,6 +101,7 @@ DELAY_LEVELS_MS: Final = tuple(
 
 _BETWEEN: Final = "\x01"
 _AFTER: Final = "\x02"
+_NAMES: Final = 64  # of properties that are looked for
 _DIGITS: Final = 19  # of a number of 64 bits
 
 
@@ -128,13 +130,22 @@ def value_of(text: bytes, name: str) -> str | None:
     return None if found is None else found.decode("utf-8", "surrogateescape")
 
 
+@lru_cache(_NAMES)
+def _beginnings(name: str) -> tuple[bytes, bytes]:
+    """Return what is before the value of a property: at the beginning of a text, and in it."""
+    return name.encode() + b"\x01", b"\x02" + name.encode() + b"\x01"
+
+
 def octets_of(text: bytes, name: str) -> bytes | None:
     """Return one property of `text` as it was sent, or None if it has none of that name."""
-    wanted = name.encode() + b"\x01"
-    at = 0 if text.startswith(wanted) else text.rfind(b"\x02" + wanted) + 1
-    if not at and not text.startswith(wanted):
-        return None
-    start = at + len(wanted)
+    first, later = _beginnings(name)
+    if text.startswith(first):
+        start = len(first)
+    else:
+        at = text.rfind(later)
+        if at < 0:
+            return None
+        start = at + len(later)
     end = text.find(b"\x02", start)
     return text[start : end if end >= 0 else len(text)]
 

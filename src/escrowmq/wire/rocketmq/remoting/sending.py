@@ -189,6 +189,7 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
     stream = topic.streams[partition]
     runs: list[tuple[str, list[bytes]]] = []
     is_checked = topic.message_type not in {MIXED, UNSPECIFIED}
+    heads: dict[tuple[int, int], bytes] = {}
     octets: bytes | None = None  # of the last tag
     tag = ""
     for part in parts:
@@ -203,7 +204,10 @@ def _send_batch(connection: RemotingConnection, asked: Send, body: bytes) -> Han
         if octets != before:
             tag = properties.value_of(part.properties, properties.TAGS) or ""
             _check_tag(tag)
-        head = head_of(part.flag, 0, asked.born_ms, partition, 0, connection.born, len(part.properties))
+        shape = part.flag, len(part.properties)
+        head = heads.get(shape)
+        if head is None:
+            head = heads[shape] = head_of(part.flag, 0, asked.born_ms, partition, 0, connection.born, shape[1])
         content = b"".join((head, part.properties, part.body))
         if runs and runs[-1][0] == tag:
             runs[-1][1].append(content)
