@@ -85,6 +85,11 @@ class Scribe:
         self.names[key] = (kind, encode_change(**fields))
         return self.append(kind, self.names[key][1])
 
+    def forget(self, kind: Kind, key: object, /, **fields: object) -> int:
+        """Remove a name, which snapshots no longer contain. Returns the record's LSN."""
+        del self.names[key]
+        return self.append(kind, encode_change(**fields))
+
     def delete(self, ident: int, name: str) -> int:
         """Delete a queue. Returns the record's LSN."""
         del self.names["queue", name]

@@ -175,6 +175,28 @@ def _decisions(scribe: Scribe) -> None:
     scribe.frame()
 
 
+def names(folder: Path) -> None:
+    """Names of all kinds are added and removed."""
+    fields = {"durable": True, "auto_delete": False, "internal": False, "arguments": {}}
+    rights = {"configure": ".*", "write": ".*", "read": ".*"}
+    with Scribe(folder) as scribe:
+        for vhost in ("/", "other"):
+            scribe.declare(Kind.VHOST_SET, ("vhost", vhost), name=vhost)
+        for user in ("u", "v"):
+            scribe.declare(Kind.USER_SET, ("user", user), name=user, password_hash="", tags=[])
+        scribe.declare(Kind.PERMISSION_SET, "permission", user="u", vhost="/", **rights)
+        topic = {"user": "u", "vhost": "/", "exchange": "amq.topic"}
+        scribe.declare(Kind.TOPIC_PERMISSION_SET, "topic", **topic, write="a", read="b")
+        scribe.declare(Kind.EXCHANGE_DECLARED, "exchange", vhost="/", name="x", kind="fanout", **fields)
+        scribe.frame()
+        scribe.forget(Kind.TOPIC_PERMISSION_DELETED, "topic", **topic)
+        scribe.forget(Kind.PERMISSION_DELETED, "permission", user="u", vhost="/")
+        scribe.forget(Kind.USER_DELETED, ("user", "v"), name="v")
+        scribe.forget(Kind.EXCHANGE_DELETED, "exchange", vhost="/", name="x")
+        scribe.forget(Kind.VHOST_DELETED, ("vhost", "other"), name="other")
+        scribe.snapshot({})
+
+
 def links(folder: Path) -> None:
     with Scribe(folder) as scribe:
         good_links(scribe)
@@ -196,6 +218,7 @@ SOURCES: dict[str, Callable[[Path], None]] = {
     "branches": of_branches,
     "branches 2": lambda folder: of_branches(folder, 9),
     "told": told,
+    "names": names,
     "routes": of_routes,
     "links": links,
     "half": half,
