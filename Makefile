@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup proton jms jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
+.PHONY: help setup wheel proton jms jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -159,6 +159,11 @@ soak: $(VENV)/.spark ## load the broker for an hour beside hostile neighbours, a
 long: $(VENV)/.spark ## run the long forms of the long tests, for many hours
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m long -n 0 --timeout 0 $(ARGS)
 
+# Each Python is a command; those that are not there are left out.
+PYTHONS ?= python3.11 python3.12 python3.13
+wheel: $(VENV)/.ready ## build the wheel, install it with pinned dependencies into a bare environment of each Python, run it
+	$(BIN)/python -m tools.wheel $$(for each in $(PYTHONS); do $$each --version >/dev/null 2>&1 && command -v $$each; done)
+
 lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet $(UV)
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -178,6 +183,11 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:proton -o requirements/proton.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:go -o requirements/go.lock
+	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" -c requirements/dev.lock --extra http pyproject.toml -o requirements/run.lock
+	echo "hatchling>=1.25" | build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --custom-compile-command "make lock" -c requirements/dev.lock - \
+	  -o requirements/build.lock
 	@rm -rf build/lock
 
 clean: ## remove everything installed and generated
