@@ -106,7 +106,7 @@ go: $(GO_PROGRAMS) ## compile clients in Go and h2spec, if need be with a Go fro
 rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of RocketMQ with those of a real one (a minute); this needs Java
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)
 
-lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of `audit --format`, which are skipped otherwise
+lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of lakehouse tables, which are skipped otherwise
 
 sparks: $(SPARKS:%=$(VENV)/sparks/%/.installed) ## run the smoke tests of source and sink on each version of Spark 4 (1.5 GB, some minutes)
 	@for version in $(SPARKS) 4.3; do \
