@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import CommitResult, Input
 from escrowmq.core.branches.decision import too_long
-from escrowmq.core.branches.large_effects import PIECE, LargeEffects
+from escrowmq.core.branches.large_effects import LargeEffects
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.drafts import Draft
 from escrowmq.core.records.kinds import Kind
@@ -64,8 +64,11 @@ class LargeCommit:
             yield self._effects.publish(publication)
         for settlement in self._branch.settlements:
             entries = settlement.entries
-            for begin in range(0, len(entries), PIECE):
-                yield self._effects.settle(settlement, entries[begin : begin + PIECE])
+            begin = 0
+            while begin < len(entries):
+                end = begin + self._effects.together(settlement)
+                yield self._effects.settle(settlement, entries[begin:end])
+                begin = end
         for posts in self._branch.arrivals:
             for kind, payload in posts.operations_in_pieces():
                 self._draft.add(kind, b"".join(payload))

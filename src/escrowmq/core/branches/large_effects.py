@@ -15,7 +15,7 @@ from escrowmq.core.branches.decision import check_totals
 from escrowmq.core.branches.resolution import divided, give_back
 from escrowmq.core.counters import count_left
 from escrowmq.core.messages.entry import Run
-from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.returning import Standstill, part_of
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.core.queues.settlement import durable_positions, release
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from escrowmq.core.ports import Holder
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.discipline import Pager
-    from escrowmq.core.queues.outcome import Disposition
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.records.drafts import Draft
 
@@ -169,6 +168,11 @@ class LargeEffects:
             self.returned.append(Publication(run.envelope, list(run.contents), (), mandatory=True))
         self._runs.append((run, taken))
         return 1 + len(queues) + count // _ALIKE
+
+    def together(self, settlement: Settlement) -> int:
+        """Return how many deliveries of a settlement are settled in one step."""
+        rejects = settlement.disposition is Disposition.REJECTED
+        return min(PIECE, self._engine.dead_letters.together) if rejects else PIECE
 
     def settle(self, settlement: Settlement, entries: list[Entry]) -> int:
         """Gather the outcome of `entries`, which are a part of a settlement."""

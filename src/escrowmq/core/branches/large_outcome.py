@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from escrowmq.core.branches.branch import State
-from escrowmq.core.branches.large_effects import PIECE, LargeEffects
+from escrowmq.core.branches.large_effects import LargeEffects
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.drafts import Draft
@@ -76,8 +76,11 @@ class LargeOutcome:
             yield effects.place_prepared(run)
         for settlement in branch.settlements:
             entries = settlement.entries
-            for begin in range(0, len(entries), PIECE):
-                yield effects.settle(settlement, entries[begin : begin + PIECE])
+            begin = 0
+            while begin < len(entries):
+                end = begin + effects.together(settlement)
+                yield effects.settle(settlement, entries[begin:end])
+                begin = end
 
     @property
     def outdated(self) -> bool:

@@ -19,6 +19,7 @@ from escrowmq.core.queues.outcome import Outcome
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.decision import Placing
+    from escrowmq.core.budget import Budget
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.messages.envelope import Envelope
     from escrowmq.core.messages.formats import Format
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 PLACES: Final = 1_000_000
 """Maximum number of places in one record, which are runs of messages times their queues. A record of one message may
 have more."""
+TOGETHER: Final = 1000
+"""Places in queues that one piece of rejected messages may take, unless more queues than ever before get them."""
+_USUAL: Final = 16  # queues that a dead letter is expected to go to, at most
+_PLACED: Final = 8  # messages in one queue each that cost one unit of the turn's budget
 _UNMARKED: Final = Marks()
 _envelope = attrgetter("run.envelope")
 
@@ -38,6 +43,7 @@ class Host(decision.Host, Protocol):
     """The part of the engine that dead-lettering needs."""
 
     settlements: Settlements
+    requests: Budget
     deliveries: Deliveries | None
     formats: dict[int, Format]
 
@@ -53,10 +59,16 @@ class Host(decision.Host, Protocol):
 class DeadLetters:
     """Publishes messages that leave their queues to the queues' dead-letter exchanges."""
 
-    __slots__ = ("_host",)
+    __slots__ = ("_host", "_widest")
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._widest = _USUAL  # the most queues that a dead letter has gone to
+
+    @property
+    def together(self) -> int:
+        """How many messages may be rejected in one piece of work. There are few if some have gone to many queues."""
+        return max(TOGETHER // self._widest, 1)
 
     def send(
         self, queue: Queue, entries: list[Entry], outcome: Outcome, modification: Modification | None = None
@@ -134,6 +146,7 @@ class DeadLetters:
             if dead is None or apart or envelope is not before:
                 if dead is not None and run and targets:
                     decision.place(dead, run, targets)
+                    host.requests.left -= len(run) * len(targets) // _PLACED
                 if dead is None or envelope is not before:
                     before = envelope
                     dead = dead_envelope(before, queue, outcome, host.now)
@@ -142,9 +155,11 @@ class DeadLetters:
             run.append(content)
         if dead is not None and run and targets:
             decision.place(dead, run, targets)
+            host.requests.left -= len(run) * len(targets) // _PLACED
 
     def _targets(self, vhost: VirtualHost[Queue], dead: Envelope, content: bytes) -> tuple[Queue, ...]:
         routed = self._host.route(vhost, dead, content)
+        self._widest = max(self._widest, len(routed))
         return tuple(target for target in routed if not circular(dead.deaths, target.name))
 
     def place_routed(

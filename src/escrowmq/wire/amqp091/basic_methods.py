@@ -173,8 +173,8 @@ def _refused(*, requeue: bool) -> Disposition:
 
 
 def basic_nack(channel: Channel, method: spec.BasicNack) -> Iterator[None] | None:
-    disposition = _refused(requeue=method.requeue)
-    most = min(settling.AT_ONCE, channel.broker.engine.returns.piece)
+    disposition, engine = _refused(requeue=method.requeue), channel.broker.engine
+    most = min(settling.AT_ONCE, engine.returns.piece if method.requeue else engine.dead_letters.together)
     if method.multiple and channel.unsettled.count > most:
         return settling.settle_in_pieces(channel, method.delivery_tag, disposition)
     settling.settle(channel, method.delivery_tag, disposition, multiple=method.multiple)

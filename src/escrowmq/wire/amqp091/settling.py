@@ -49,11 +49,13 @@ def settle_in_pieces(channel: Channel, tag: int, disposition: Disposition) -> It
     cost = DEAD_LETTERED if disposition is Disposition.REJECTED else 1 / RETURNED if returns else 1 / SETTLED
     pause = Standstill(unsettled.queues() if returns else ())
     together = _ACCEPTED_TOGETHER if disposition is _ACCEPTED else TOGETHER
-    most = min(together, channel.broker.engine.returns.piece)
+    most, dead_letters = min(together, channel.broker.engine.returns.piece), channel.broker.engine.dead_letters
     try:
         reached = 0
         while reached != tag:
-            reached = unsettled.reach(tag, most if cost < 1 else min(max(requests.left // DEAD_LETTERED, 1), most))
+            if cost > 1:
+                most = min(max(requests.left // DEAD_LETTERED, 1), together, dead_letters.together)
+            reached = unsettled.reach(tag, most)
             before = unsettled.count
             groups = _settle(channel, unsettled.take_through(reached), disposition)
             requests.left -= groups + int(cost * (before - unsettled.count))

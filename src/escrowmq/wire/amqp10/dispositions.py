@@ -59,7 +59,8 @@ def _settle_posts(session: Session, disposition: Disposition, last: int) -> None
 
 def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[None]:
     """Apply the outcome of deliveries to the client, a piece of them at a time."""
-    requests = session.connection.broker.engine.requests
+    engine = session.connection.broker.engine
+    requests = engine.requests
     next_id = session.next_delivery_id
     behind = (next_id - disposition.first) & MASK
     first = next_id - behind
@@ -67,15 +68,18 @@ def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[N
         return  # numbers that were never used
     final = min(first + ((last - disposition.first) & MASK), next_id - 1)
     settled = 1 if isinstance(disposition.state, Released | Modified) else SETTLED
+    rejects = isinstance(disposition.state, Rejected)
     for part in session.sent.find(first, final):
-        for begin in range(part.first, part.last + 1, _PIECE):
-            end = min(begin + _PIECE - 1, part.last)
+        end = part.first - 1
+        while end < part.last:
+            begin = end + 1
+            end = min(end + (engine.dead_letters.together if rejects else _PIECE), part.last)
             try:
                 count = _settle_part(session, disposition, part, begin, end)
             except AmqpFault as fault:
                 part.link.link.fail(fault)
                 break
-            requests.left -= count * DEAD_LETTERED if isinstance(disposition.state, Rejected) else count // settled
+            requests.left -= count * DEAD_LETTERED if rejects else count // settled
             if requests.left <= 0 and end < final:
                 yield
 

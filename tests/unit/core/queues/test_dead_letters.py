@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from escrowmq.core.budget import TURN
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues import dead_letters, deaths, lifetime
 from escrowmq.core.queues.outcome import Disposition
@@ -171,3 +172,21 @@ def test_dead_letters_for_very_many_queues_are_divided_into_records(monkeypatch:
     assert again.contents("dead 3") == again.contents("dead 9") == [b"%d" % i for i in range(12)]
     commits = again.replayed
     assert max(len(payload) for _, kind, payload in commits if kind == Kind.COMMIT) < 1000
+
+
+@pytest.mark.rule("FAIR-1")
+def test_fewer_messages_are_rejected_together_once_some_have_gone_to_many_queues() -> None:
+    site = Site()
+    for number in range(200):
+        site.queue(f"q{number}")
+        site.vhost.bind_queue("amq.fanout", f"q{number}", "")
+    queue = site.queue("source", {"x-dead-letter-exchange": "amq.fanout"})
+    site.publish("source", b"x", b"y")
+    consumer, entries = taken(site, queue)
+    engine = site.broker.engine
+    before = engine.dead_letters.together
+    engine.requests.renew()
+    engine.settle(consumer, entries, Disposition.REJECTED)
+    assert before > 50
+    assert engine.dead_letters.together == 5
+    assert engine.requests.left <= TURN - 2 * 200 // 8

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.queues import dead_letters
+from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.unsettled import Unsettled
 from escrowmq.wire.amqp091 import codes, spec
@@ -11,7 +13,7 @@ from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.method import Method
 from tests.harness.client import SimClient
 from tests.harness.server import Options
-from tests.unit.wire.amqp091.clients import Server, bodies, consuming, fails_channel, queue
+from tests.unit.wire.amqp091.clients import Server, bodies, consuming, fails_channel, pair, queue
 
 
 def tags(client: SimClient) -> list[int]:
@@ -260,3 +262,22 @@ class TestRecover:
         client.send(2, spec.BasicRecoverAsync(True))
         assert client.bodies() == [b"1"]
         assert not client.inbox
+
+
+@pytest.mark.rule("FAIR-1")
+def test_few_deliveries_are_rejected_together_while_dead_letters_go_to_many_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, client = pair()
+    client.declare(1, "q")
+    client.publish(1, "q", *[b"x"] * 23)
+    client.call(1, spec.BasicConsume("q", "tag"), spec.BasicConsumeOk)
+    client.deliveries()
+    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    rejected: list[int] = []
+    monkeypatch.setattr(DeadLetters, "send", lambda *call: rejected.append(len(call[2])))
+    client.send(1, spec.BasicNack(0, multiple=True, requeue=False))
+    while made.broker.engine.turn.unfinished:
+        made.end_turn()
+    assert sum(rejected) == 23
+    assert max(rejected) == 5

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.queues import dead_letters
+from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.outcome import Disposition as Settlement
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.wire.amqp10.codec import sections
@@ -22,7 +24,7 @@ from escrowmq.wire.amqp10.codec.termini import Source
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.dispositions import modification
 from tests.unit.wire.amqp10.clients import Client, Server, connected, message, server
-from tests.unit.wire.amqp10.controller import Controller
+from tests.unit.wire.amqp10.controller import Controller, consuming
 
 Q = "q"
 
@@ -263,3 +265,17 @@ def test_an_annotation_may_be_any_described_value() -> None:
     client.send(0, Disposition(role=RECEIVER, first=0, settled=True, state=state))
     marks = made.broker.directory.vhost("/").queue(Q).marks[1]
     assert marks.annotations == {"x-a": b"\x00\x53\x24\x45"}
+
+
+@pytest.mark.rule("FAIR-1")
+def test_few_deliveries_are_rejected_together_while_dead_letters_go_to_many_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Controller()
+    consuming(site, 23)
+    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    rejected: list[int] = []
+    monkeypatch.setattr(DeadLetters, "send", lambda *call: rejected.append(len(call[2])))
+    site.client.send(0, Disposition(role=RECEIVER, first=0, last=22, settled=True, state=Rejected()))
+    assert sum(rejected) == 23
+    assert max(rejected) == 5
