@@ -44,6 +44,9 @@ _SINK: Final = (*_CONNECTION, "exchange", "queue", "routingKey", "txn.version")
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
 """Options that Spark itself adds to ours."""
 
+_TABLES: Final = frozenset({"owner", "provider"})
+"""Options that Spark adds for a table that is to be created."""
+
 _STREAM_OF_TOPIC: Final = re.compile(r"(.+)-\d+", re.DOTALL)
 
 Positions = str | dict[str, int]
@@ -61,6 +64,11 @@ class Options:
         self._given = {name.lower(): value for name, value in given.items()}
         names = {name.lower() for name in known}
         unknown = sorted(name for name in self._given if name not in names and name not in _SPARKS)
+        if self._given.keys() >= _TABLES:
+            raise OptionError(
+                "escrowmq cannot be a table of a catalog (CREATE TABLE … USING escrowmq); use CREATE TEMPORARY VIEW … "
+                "USING escrowmq OPTIONS (…), or spark.read and spark.readStream"
+            )
         if unknown:
             raise OptionError(f"unknown option of the {what}: {', '.join(unknown)}; valid options: {', '.join(known)}")
 

@@ -152,3 +152,8 @@ def test_the_timeout_of_branches_is_a_duration_too() -> None:
     assert SinkOptions.of({"queue": "q", "txn.timeout": "10m"}).seconds == 600
     with pytest.raises(OptionError, match="from 1 to 86400 whole seconds"):
         SinkOptions.of({"queue": "q", "txn.timeout": "0s"})
+
+
+def test_a_table_in_a_catalog_is_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(OptionError, match=r"cannot be a table of a catalog .* use CREATE TEMPORARY VIEW"):
+        SourceOptions.of({"owner": "me", "provider": "escrowmq", "option.subscribe": "q"})
