@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
 from escrowmq.admin.http.management import ADMINISTRATORS
 from escrowmq.admin.http.writing import DONE, ChangeAnswer, WriteRoute, Writing, made, missing_unless
+
+CLOSED: Final = "Closed via management plugin"
+"""What RabbitMQ tells a client whose connection is closed without a reason."""
 
 
 async def _put_vhost(writing: Writing) -> ChangeAnswer:
@@ -84,6 +89,12 @@ async def _delete_topic_permissions(writing: Writing) -> ChangeAnswer:
     return DONE
 
 
+async def _delete_topic_permission(writing: Writing) -> ChangeAnswer:
+    """Remove the topic permission for one exchange. RabbitMQ answers 204 also if there is none."""
+    await writing.do("topic_permission.clear", **writing.names)
+    return DONE
+
+
 async def _put_vhost_limit(writing: Writing) -> ChangeAnswer:
     names = writing.names
     await writing.do("vhost.limit", name=names["vhost"], limit=names["name"], value=writing.number("value"))
@@ -112,9 +123,24 @@ async def _close_connection(writing: Writing) -> ChangeAnswer:
     row: dict[str, Any] = writing.one(await writing.ask("connection.list"), peer=peer)
     if ADMINISTRATOR not in writing.operator.tags and row.get("user") != writing.operator.user:
         raise NotAuthorised("User not authorised to access object")
-    reason = writing.headers.get("x-reason") or "closed by an operator"
-    await writing.do("connection.close", peer=peer, reason=reason[:1000])
+    await writing.do("connection.close", peer=peer, reason=_reason(writing))
     return DONE
+
+
+async def _close_connections_of_user(writing: Writing) -> ChangeAnswer:
+    """Close the connections of a user: of any for an administrator, the own ones for others."""
+    user = writing.names["user"]
+    if ADMINISTRATOR not in writing.operator.tags and user != writing.operator.user:
+        raise NotAuthorised("User not authorised to access object")
+    for row in await writing.ask("connection.list"):
+        if row.get("user") == user:
+            with contextlib.suppress(BrokerRefused):  # it may be closed already
+                await writing.do("connection.close", peer=row["peer"], reason=_reason(writing))
+    return DONE
+
+
+def _reason(writing: Writing) -> str:
+    return (writing.headers.get("x-reason") or CLOSED)[:1000]
 
 
 ACCESS_CHANGES: Final[Mapping[str, Mapping[str, WriteRoute]]] = {
@@ -135,6 +161,7 @@ ACCESS_CHANGES: Final[Mapping[str, Mapping[str, WriteRoute]]] = {
         "PUT": WriteRoute(_put_topic_permission, ADMINISTRATORS),
         "DELETE": WriteRoute(_delete_topic_permissions, ADMINISTRATORS),
     },
+    "topic-permissions/{vhost}/{user}/{exchange}": {"DELETE": WriteRoute(_delete_topic_permission, ADMINISTRATORS)},
     "vhost-limits/{vhost}/{name}": {
         "PUT": WriteRoute(_put_vhost_limit, ADMINISTRATORS),
         "DELETE": WriteRoute(_delete_vhost_limit, ADMINISTRATORS),
@@ -144,5 +171,6 @@ ACCESS_CHANGES: Final[Mapping[str, Mapping[str, WriteRoute]]] = {
         "DELETE": WriteRoute(_delete_user_limit, ADMINISTRATORS),
     },
     "connections/{name}": {"DELETE": WriteRoute(_close_connection)},
+    "connections/username/{user}": {"DELETE": WriteRoute(_close_connections_of_user)},
 }
 """The changes by path below `/api/` and by method."""

@@ -192,7 +192,10 @@ async def _body(request: Request, longest: int = LONGEST_BODY) -> bytes:
 
 def _path(request: Request) -> list[str] | None:
     path = segments(request.scope.get("raw_path") or request.scope["path"].encode())
-    return None if path is None else path[1:]
+    if path is None:
+        return None
+    end = -1 if len(path) > 2 and not path[-1] else len(path)  # some tools end paths of lists with a slash
+    return path[1:end]
 
 
 def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
@@ -217,7 +220,8 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 async def _unhealthy(request: Request, error: Exception) -> Response:
     del request
-    return JSONResponse({"status": "failed", "reason": str(error)}, 503)
+    assert isinstance(error, HealthFailure)
+    return JSONResponse({"status": "failed", "reason": str(error), **error.more}, 503)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

@@ -17,6 +17,7 @@ from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised,
 MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
 MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
 ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
+_SCHEMES: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqp1.0": "amqp", "amqp/ssl": "amqps"}
 VHOST_LIMITS: Final = {"max-connections": "max_connections", "max-queues": "max_queues"}
 USER_LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
 """The limits by RabbitMQ's name, with their names in the rows of the admin service."""
@@ -27,7 +28,11 @@ class NothingThere(Exception):  # noqa: N818 - named for what happened
 
 
 class HealthFailure(Exception):  # noqa: N818 - named for what happened
-    """A health check has failed. The text is for the client."""
+    """A health check has failed. The text is for the client, and `more` are further fields of the answer."""
+
+    def __init__(self, text: str, **more: Any) -> None:
+        super().__init__(text)
+        self.more = more
 
 
 class Reading:
@@ -127,6 +132,32 @@ async def _alarms(reading: Reading) -> Any:
     return {"status": "ok"}
 
 
+async def _port_listener(reading: Reading) -> Any:
+    text = reading.names["port"]
+    if not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise NothingThere
+    found = [url.rpartition(":")[2] for url in (await reading.ask("status"))["listeners"]]
+    if str(int(text)) not in found:
+        raise HealthFailure("No active listener", missing=int(text))
+    return {"status": "ok", "port": int(text)}
+
+
+async def _protocol_listener(reading: Reading) -> Any:
+    """Answer for a protocol by RabbitMQ's name. AMQP 0-9-1 and 1.0 share listeners."""
+    wanted = reading.names["protocol"].lower()
+    scheme = _SCHEMES.get(wanted, wanted)
+    found = [url.partition("://")[0] for url in (await reading.ask("status"))["listeners"]]
+    if scheme not in found:
+        raise HealthFailure("No active listener", missing=wanted)
+    return {"status": "ok", "protocol": wanted}
+
+
+async def _fine(reading: Reading) -> Any:
+    """Answer for what a single broker cannot lack."""
+    del reading
+    return {"status": "ok"}
+
+
 # -- virtual hosts, users and permissions
 
 
@@ -166,6 +197,14 @@ def _permissions(operation: str) -> Callable[[Reading], Awaitable[Any]]:
         return reading.listed(rows)
 
     return answer
+
+
+async def _topic_permissions_of(reading: Reading) -> Any:
+    """Answer with the topic permissions of a user in a virtual host. As in RabbitMQ, none are 404."""
+    found = await _permissions("topic_permission.list")(reading)
+    if not found:
+        raise NothingThere
+    return found
 
 
 async def _permission(reading: Reading) -> Any:
@@ -239,6 +278,10 @@ async def _connection(reading: Reading) -> Any:
     return reading.one(await _shaped_connections(reading), name=reading.names["name"])
 
 
+async def _user_connections(reading: Reading) -> Any:
+    return reading.listed([row for row in await _shaped_connections(reading) if row["user"] == reading.names["user"]])
+
+
 async def _vhost_connections(reading: Reading) -> Any:
     await reading.check_vhost(await reading.visible())
     return reading.listed([row for row in await _shaped_connections(reading) if row["vhost"] == reading.vhost])
@@ -308,6 +351,11 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "nodes/{name}": ReadRoute(_node, MONITORS),
     "health/checks/alarms": ReadRoute(_alarms),
     "health/checks/local-alarms": ReadRoute(_alarms),
+    "health/checks/port-listener/{port}": ReadRoute(_port_listener),
+    "health/checks/protocol-listener/{protocol}": ReadRoute(_protocol_listener),
+    "health/checks/virtual-hosts": ReadRoute(_fine),
+    "health/checks/node-is-quorum-critical": ReadRoute(_fine),
+    "health/checks/node-is-mirror-sync-critical": ReadRoute(_fine),
     "vhosts": ReadRoute(_vhosts),
     "vhosts/{vhost}": ReadRoute(_vhost),
     "vhosts/{vhost}/permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
@@ -325,7 +373,7 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "permissions": ReadRoute(_permissions("permission.list"), ADMINISTRATORS),
     "permissions/{vhost}/{user}": ReadRoute(_permission, ADMINISTRATORS),
     "topic-permissions": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
-    "topic-permissions/{vhost}/{user}": ReadRoute(_permissions("topic_permission.list"), ADMINISTRATORS),
+    "topic-permissions/{vhost}/{user}": ReadRoute(_topic_permissions_of, ADMINISTRATORS),
     "exchanges": ReadRoute(_exchanges),
     "exchanges/{vhost}": ReadRoute(_exchanges),
     "exchanges/{vhost}/{name}": ReadRoute(_exchange),
@@ -343,6 +391,7 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "bindings/{vhost}/e/{source}/e/{destination}/{properties}": ReadRoute(_bindings_between("exchange")),
     "connections": ReadRoute(_connections),
     "connections/{name}": ReadRoute(_connection),
+    "connections/username/{user}": ReadRoute(_user_connections),
     "consumers": ReadRoute(_consumers),
     "consumers/{vhost}": ReadRoute(_consumers),
     "policies": ReadRoute(_nothing),

@@ -98,6 +98,7 @@ def test_topic_permissions_are_set_and_removed() -> None:
     assert [site.put("/api/topic-permissions/%2F/guest", body).status for _ in range(2)] == [201, 204]
     assert [row["write"] for row in site.get("/api/topic-permissions/%2F/guest").json] == ["^a"]
     assert [site.delete("/api/topic-permissions/%2F/guest").status for _ in range(2)] == [204, 404]
+    assert site.get("/api/topic-permissions/%2F/guest").status == 404
 
 
 @pytest.mark.parametrize(
@@ -132,4 +133,24 @@ def test_a_connection_is_closed_by_its_user_or_an_administrator() -> None:
     assert site.delete("/api/connections/10.0.0.1%3A1", "u").status == 204
     assert site.delete("/api/connections/10.0.0.1%3A2", headers={"x-reason": "maintenance"}).status == 204
     assert site.delete("/api/connections/10.0.0.1%3A9").status == 404
-    assert [each.reasons for each in found] == [["closed by an operator"], ["maintenance"]]
+    assert [each.reasons for each in found] == [["Closed via management plugin"], ["maintenance"]]
+
+
+def test_the_connections_of_a_user_are_closed_together() -> None:
+    site = HttpSite()
+    site.server.broker.access.add_user("u", "hash", ("management",))
+    found = [FakeConnection(f"10.0.0.1:{n}", user=user) for n, user in enumerate(("u", "guest", "u"))]
+    site.broker.process.connections = dict.fromkeys(found)
+    assert [row["user"] for row in site.get("/api/connections/username/u").json] == ["u", "u"]
+    assert site.delete("/api/connections/username/guest", "u").status == 401
+    assert site.delete("/api/connections/username/u", "u").status == 204
+    assert [len(each.reasons) for each in found] == [1, 0, 1]
+
+
+def test_one_topic_permission_is_removed() -> None:
+    site = HttpSite()
+    for exchange in ("amq.topic", "other"):
+        body = {"exchange": exchange, "write": "^a", "read": ".*"}
+        site.put("/api/topic-permissions/%2F/guest", body)
+    assert site.delete("/api/topic-permissions/%2F/guest/other").status == 204
+    assert [row["exchange"] for row in site.get("/api/topic-permissions/%2F/guest").json] == ["amq.topic"]

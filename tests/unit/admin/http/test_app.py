@@ -24,6 +24,9 @@ NAMES = {
     "source": "amq.direct",
     "destination": "q",
     "properties": "k",
+    "port": "5672",
+    "protocol": "amqp091",
+    "exchange": "amq.topic",
 }
 GUARDED = (
     "/metrics",

@@ -19,6 +19,8 @@ NAMES = {
     "source": "amq.topic",
     "destination": "a%2Fb",
     "properties": "k.%2523",
+    "port": "5672",
+    "protocol": "amqp091",
 }
 NODE = "escrowmq@h"
 
@@ -39,6 +41,7 @@ def worked() -> HttpSite:
     for name, tags in (("m", ("monitoring",)), ("u", ("management",)), ("p", ("policymaker",)), ("none", ())):
         access.add_user(name, "hash", tags)
     access.set_permission("u", "other", ".*", ".*", ".*")
+    access.set_topic_permission("guest", "/", "amq.topic", ".*", ".*")
     return site
 
 
@@ -56,7 +59,7 @@ def test_every_path_answers_an_administrator(path: str) -> None:
     names |= {"destination": "amq.fanout"} if "}/e/{destination" in path else {}
     answer = worked().get("/api/" + path.format(**names))
     # The disk alarm of the site is on.
-    assert answer.status == (503 if "alarms" in path else 200), answer.body
+    assert answer.status == (503 if path.endswith("alarms") else 200), answer.body
 
 
 @pytest.mark.parametrize("path", READ_ROUTES)
@@ -170,3 +173,17 @@ def test_policies_of_a_virtual_host_that_does_not_exist_are_not_found() -> None:
 def test_a_health_check_names_the_alarms() -> None:
     answer = worked().get("/api/health/checks/alarms")
     assert (answer.status, answer.json["reason"]) == (503, "alarms are in effect: disk")
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"), [("port-listener/1", 1), ("protocol-listener/mqtt", "mqtt"), ("port-listener/x", None)]
+)
+def test_a_listener_that_is_missing_is_a_failure(path: str, missing: object) -> None:
+    answer = worked().get("/api/health/checks/" + path)
+    assert answer.status == (404 if missing is None else 503)
+    assert answer.json.get("missing") == missing
+
+
+def test_a_path_may_end_with_a_slash() -> None:
+    assert shown("users/") == shown("users")
+    assert worked().get("/api/").status == 404
