@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 STYLE: Final = """
+:root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; color: #1c2430; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .3rem } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem } a { color: #0b57d0 }
@@ -16,7 +17,9 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
 th, td:first-child { white-space: nowrap } th { background: #f3f6f9 }
 td.n, th.n { text-align: right } img { max-width: 100% } p.note { color: #5a6675 }
-@media (max-width: 40rem) { body { margin: 1rem auto; font-size: 14px } td { overflow-wrap: anywhere } }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; font-size: 14px } th, td { padding: .25rem .4rem } td:first-child { white-space: normal }
+}
 @media (prefers-color-scheme: dark) {
   body { color: #dfe6ee; background: #12171d } th { background: #1d252e } th, td { border-color: #34404d }
   a { color: #8ab4f8 } p.note { color: #9aa7b5 } img { background: #fff; border-radius: .3rem }
