@@ -168,6 +168,8 @@ class Load:
     """Publish to a topic exchange with `BINDINGS` bindings, with `KEYS` routing keys in turn."""
     queues: int = 1
     """Publish each message to a random one of this number of queues."""
+    block: int = BLOCK
+    """The number of messages that are published and synced together."""
 
     @property
     def uniform(self) -> bool:
@@ -184,6 +186,8 @@ LOADS = (
     Load("— with own message-ids", durable=True, confirms=True, variety=Variety(message_ids=True)),
     Load("— to a random one of 400 queues", durable=True, confirms=True, queues=400),
     Load("— to a random one of 10,000 queues", durable=True, confirms=True, queues=10_000),
+    Load("persistent, confirms, acked, one at a time", durable=True, confirms=True, block=1),
+    Load("persistent, confirms, acked, ten at a time", durable=True, confirms=True, block=10),
     Load("transient, acked, own correlation-id", variety=Variety(correlation_ids=True)),
     Load("transient, acked, own header table", variety=Variety(headers=True)),
     Load("transient, acked, varied", variety=VARIED),
@@ -217,9 +221,9 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         host = Host(Path(folder))
         publisher, consumer = connect(host), connect(host)
         declare(load, host, publisher, consumer)
-        publishes = cycle(_publishes(load, min(count // BLOCK, DISTINCT_BLOCKS)))
+        publishes = cycle(_publishes(load, min(count // load.block, DISTINCT_BLOCKS)))
         gets = method_frame(1, spec.BasicGet("q", load.auto_ack)) * load.gets
-        blocks = [(next(publishes), _acks(load, n * BLOCK)) for n in range(count // BLOCK)]
+        blocks = [(next(publishes), _acks(load, n * load.block)) for n in range(count // load.block)]
         gc.collect()
         if profiler is not None:
             profiler.enable()
@@ -227,7 +231,7 @@ def measure(load: Load, count: int, profiler: cProfile.Profile | None) -> float:
         for published, acks in blocks:
             publisher.receive(published)
             host.turn()
-            for _ in range(BLOCK // load.gets if load.gets else 0):
+            for _ in range(load.block // load.gets if load.gets else 0):
                 consumer.receive(gets)
                 host.turn()
             consumer.receive(acks)
@@ -270,11 +274,11 @@ def _names(load: Load) -> list[str]:
 def _publishes(load: Load, blocks: int) -> list[bytes]:
     """Return blocks of publishes; a single one if all messages are alike."""
     if load.uniform:
-        return [_publish(load, 0, next(messages(UNIFORM, BODY_SIZE, 1))) * BLOCK]
-    made = enumerate(messages(load.variety, BODY_SIZE, blocks * BLOCK))
+        return [_publish(load, 0, next(messages(UNIFORM, BODY_SIZE, 1))) * load.block]
+    made = enumerate(messages(load.variety, BODY_SIZE, blocks * load.block))
     names, rng = _names(load), random.Random(1)
     return [
-        b"".join(_publish(load, number, message, rng.choice(names)) for number, message in islice(made, BLOCK))
+        b"".join(_publish(load, number, message, rng.choice(names)) for number, message in islice(made, load.block))
         for _ in range(blocks)
     ]
 
@@ -298,8 +302,8 @@ def _acks(load: Load, before: int) -> bytes:
     if load.auto_ack:
         return b""
     if not load.ack_each:
-        return method_frame(1, spec.BasicAck(before + BLOCK, multiple=True))
-    return b"".join(method_frame(1, spec.BasicAck(before + n)) for n in range(1, BLOCK + 1))
+        return method_frame(1, spec.BasicAck(before + load.block, multiple=True))
+    return b"".join(method_frame(1, spec.BasicAck(before + n)) for n in range(1, load.block + 1))
 
 
 @click.command()
