@@ -429,9 +429,9 @@ class JournalSection(Section):
     )
     chain: Literal["headers", "contents"] = Field(
         default="headers",
-        description="What the digest of each segment is made of, with which audits prove that the log continues: the "
-        "headers of frames, which have checksums of their contents, or whole frames, so that a change that keeps the "
-        "checksum is found, too.",
+        description="What the digests are made of, with which audits prove that the log continues and that no record "
+        "was changed: the headers of frames, which have checksums of their contents, or whole frames, so that a change "
+        "that keeps the checksum is found, too.",
     )
 
 

@@ -44,6 +44,7 @@ from escrowmq.core.records.reservations import Held, HeldRange, encode_held, enc
 from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.termini.terminus import Durability, LinkRole, TerminusKey, TerminusSettings
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.journal import digests
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
@@ -95,6 +96,7 @@ LAYOUTS = {
     "Group settled range": [group_records._SETTLED_RANGE],
     "Group progress": [group_records._PROGRESS],
     "Group locked head": [group_records._LOCKED],
+    "Digest head": [digests.HEAD],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -155,6 +157,7 @@ EXAMPLES = {
     ),
     "group_progress": group_records.encode_group_progress(2, 3, group_records.ProgressCause.ADVANCED, 42),
     "group_locked": group_records.encode_locked(2, 3, 1000, "c1"),
+    "digest": digests.FrameDigest(4096, 7, 0x12345678, b"", array("I")).pack(),
     "deliveries": deliveries.encode_deliveries(
         deliveries.Delivered(
             3,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import chain, decisions, group_facts, groups, half, links, routing, tasks, unsettled
+from escrowmq.pipeline import chain, decisions, digests, group_facts, groups, half, links, routing, tasks, unsettled
 from escrowmq.pipeline import names as names_
 from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
@@ -79,7 +79,7 @@ def audited(journal: Path, parts: int = 2, head: chain.Head | None = None) -> Au
     found = plan(journal)
     broken, seen, _ = head_of(journal, head, found)
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
-    wrong += [(each.rule.name, each.text[2:], each.lsn) for each in broken]
+    wrong += [(each.rule.name, each.text[2:], each.lsn) for each in (*broken, *compared(journal, found)[0])]
     facts, names, damage = _scanned(journal, found)
     wrong += _links(journal, found, facts)
     wrong += _half(journal, found)
@@ -104,9 +104,19 @@ def head_of(
 ) -> tuple[list[Wrong], chain.Head | None, bool]:
     """Check the chain of segments from `head` on. Returns the violations, the new head, and whether all was proved."""
     found = found or plan(journal, head.lsn if head else 0)
-    chained = tasks.Chained(str(journal), head.lsn if head else -1)
-    segments = (pa.RecordBatch.from_pylist([piece._asdict()]) for piece in found.chained)
-    return chain.judge(_rows(chained(segments)), head)
+    return chain.judge(_segments(journal, found, head.lsn if head else -1), head)
+
+
+def compared(
+    journal: Path, found: Plan | None = None, names: Mapping[int, str] | None = None
+) -> tuple[list[Wrong], digests.Compared]:
+    """Compare the frames of a journal with their digests. `names` are those of queues, by ID."""
+    return digests.judge(_segments(journal, found or plan(journal), -1), names or {})
+
+
+def _segments(journal: Path, found: Plan, past: int) -> list[dict[str, Any]]:
+    pieces = (pa.RecordBatch.from_pylist([piece._asdict()]) for piece in found.chained)
+    return _rows(tasks.Chained(str(journal), past)(pieces))
 
 
 def routed(journal: Path, sample: float = 1.0) -> Routed:

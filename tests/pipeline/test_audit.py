@@ -124,6 +124,7 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
     assert (first.clean, first.messages, first.run) == (True, 11, 1)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "proved within the log only" in page
+    assert "the last frame, at LSN 0x0, has no later one" in page
     assert "<td>not marked</td><td>none: no deliveries are recorded</td>" in page
     assert "0 of 11 messages have recorded deliveries" in page
     with Scribe(journal) as scribe:
@@ -133,15 +134,17 @@ def test_runs_add_up_and_a_killed_one_changes_nothing(
         with pytest.raises(KeyboardInterrupt):
             audit(journal, out, spark=spark)
     second = audit(journal, out, spark=spark)
-    assert (second.clean, second.run, second.records) == (True, 2, 4)
-    assert "the log the one that the last run saw" in (out / "report.html").read_text(encoding="utf-8")
+    assert (second.clean, second.run, second.records) == (True, 2, 6)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "the log the one that the last run saw" in page
+    assert "proved for 2 frames" in page
     with Scribe(journal) as scribe:
         write(scribe, 2)
         scribe.frame()
         write(scribe, 3)
         scribe.frame()
         third = audit(journal, out, spark=spark)
-        assert (third.clean, third.records) == (True, 6)  # the last frame is not read while the journal is open
+        assert (third.clean, third.records) == (True, 9)  # the last frame is not read while the journal is open
         whole = audit(journal, tmp_path / "whole", spark=spark)
     assert whole.clean
 

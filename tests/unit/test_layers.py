@@ -61,6 +61,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "core.topology",  # it routes messages again
         "java",
         "journal.bulk",
+        "journal.digests",
         "journal.errors",
         "journal.format",
         "journal.frames",

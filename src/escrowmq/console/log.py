@@ -34,7 +34,9 @@ _GROUPED: Final[dict[str, frozenset[Kind]]] = {
     "decisions": frozenset((Kind.HEURISTIC, Kind.FORGET, Kind.DECIDE, Kind.HALF_DECIDED)),
     "names": frozenset(kind for kind in Kind if Kind.VHOST_SET <= kind <= Kind.TOPIC_PERMISSION_DELETED)
     | {Kind.TRANSIENT_BOUND},
-    "maintenance": frozenset((Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE)),
+    "maintenance": frozenset(
+        (Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE, Kind.DIGEST)
+    ),
 }
 GROUPS: Final = _GROUPED | {"other": frozenset(Kind).difference(*_GROUPED.values())}
 """Filters of the timeline."""
@@ -67,7 +69,7 @@ def after(folder: Path, lsn: int, kinds: Collection[int] | None = None, most: in
     for looked, found in enumerate(_records(folder, lsn)):
         if looked >= SCANNED:
             return LogPage(lines, found.lsn, complete=False)
-        if kinds is not None and found.kind not in kinds:
+        if not _wanted(found.kind, kinds):
             continue
         if len(lines) == most:
             return LogPage(lines, found.lsn, complete=True)
@@ -91,7 +93,7 @@ def newest(folder: Path, kinds: Collection[int] | None = None, most: int = SHOWN
             if end is not None and found.lsn >= end:
                 break
             looked += 1
-            if kinds is None or found.kind in kinds:
+            if _wanted(found.kind, kinds):
                 latest.append((found, bytes(found.payload)))
         kept.extendleft(reversed(latest))
         end = start
@@ -106,6 +108,11 @@ def record_at(folder: Path, lsn: int) -> Line | None:
     """Return the record at an address; None if none begins there."""
     found = next(_records(folder, lsn), None)
     return _line(found, bytes(found.payload)) if found is not None and found.lsn == lsn else None
+
+
+def _wanted(kind: int, kinds: Collection[int] | None) -> bool:
+    # Without a filter, the digests that the journal adds to each frame would only be in the way.
+    return kind != Kind.DIGEST if kinds is None else kind in kinds
 
 
 def _records(folder: Path, lsn: int) -> Iterator[RecordFound]:

@@ -40,6 +40,7 @@ from escrowmq.core.records.references import Range
 from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.records.termini import decode_acquired, decode_arrived, decode_forgotten, decode_given_back
+from escrowmq.journal import digests
 
 Fields = dict[str, Any]
 
@@ -293,6 +294,12 @@ def _group_locked(data: bytes | memoryview) -> Fields:
     return decode_locked(data)._asdict()
 
 
+def _digest(data: bytes | memoryview) -> Fields:
+    found = digests.decode(data)
+    fields = {"frame": found.lsn, "time_us": found.time_us, "body_crc": f"{found.body_crc:08x}"}
+    return {**fields, "digest": found.strong.hex(), "marks": len(found.marks)}
+
+
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
@@ -428,4 +435,5 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.GROUP_SETTLED: _group_settled,
     Kind.GROUP_PROGRESS: _group_progress,
     Kind.GROUP_LOCKED: _group_locked,
+    Kind.DIGEST: _digest,
 }

@@ -83,17 +83,16 @@ class LogWriter:
     def __init__(self, storage: Storage, journal_id: bytes, segment_bytes: int, *, chain_contents: bool) -> None:
         self.link = bytes(fmt.LINK_SIZE)
         """The beginning of the digest of the last sealed segment."""
+        self.last = b""
+        """The digest of the last frame; empty if there is none, or it cannot be read."""
         self._chain_contents = chain_contents
         self._storage = storage
         self._journal_id = journal_id
         self._reserve = segment_bytes + fmt.FILE_HEADER_SIZE
         self._file: FileWriter | None = None
 
-    def write(self, batch: Batch, payload: list[bytes]) -> int:
-        """Write and sync one batch, and begin a new segment if the batch is the first of one.
-
-        Returns the size of the frame in bytes. Raises OSError.
-        """
+    def write(self, batch: Batch, payload: list[bytes]) -> None:
+        """Write and sync one batch, and begin a new segment if the batch is the first of one. Raises OSError."""
         if batch.begins_segment:
             self.seal(batch.sealed_messages)
             self._uncache(batch.read_file)
@@ -101,10 +100,11 @@ class LogWriter:
         file = self._file
         assert file is not None
         assert file.end_lsn == batch.first_lsn
+        digest = self.last if batch.digest_size else b""
         started = time.perf_counter_ns()
-        size = file.append_durably(batch.time_us, payload, batch.offsets, batch.kinds)
+        self.last = file.append_durably(batch.time_us, payload, batch.offsets, batch.kinds, digest)
         batch.sync_us = (time.perf_counter_ns() - started) // 1000
-        return size
+        assert file.end_lsn == batch.end_lsn
 
     def seal(self, messages: int) -> None:
         """Close the current segment durably, if there is one. `messages` is the number that it ever held."""
@@ -137,8 +137,14 @@ class LogWriter:
 class Batch:
     """Records that are written together: one frame, one write, one sync."""
 
-    def __init__(self, writer: LogWriter, health: Health, first_lsn: int, records: PendingRecords) -> None:
+    def __init__(
+        self, writer: LogWriter, health: Health, first_lsn: int, records: PendingRecords, digest_size: int = 0
+    ) -> None:
+        """`digest_size` is the size of the last record, whose content the writer knows when it writes the batch. It is
+        0 if there is no such record.
+        """
         self.first_lsn = first_lsn
+        self.digest_size = digest_size
         self.offsets = records.offsets
         self.kinds = records.kinds
         self.end_lsn = first_lsn + fmt.FRAME_HEADER_SIZE + fmt.body_size(self.offsets[-1], len(self.kinds))
@@ -160,13 +166,18 @@ class Batch:
         """The size of the frame in bytes."""
         return self.end_lsn - self.first_lsn
 
+    @property
+    def records(self) -> int:
+        """The number of records that were appended."""
+        return len(self.kinds) - (self.digest_size > 0)
+
     def chunks(self) -> list[bytes]:
-        """Return the records back to back: large parts as they are, small ones joined. Loop and writer may both come
-        first; they get the same.
+        """Return the records back to back, without the digest: large parts as they are, small ones joined. Loop and
+        writer may both come first; they get the same.
         """
         chunks = self._chunks
         if chunks is None:
-            chunks = self._chunks = joined(self._parts, self.offsets[-1])
+            chunks = self._chunks = joined(self._parts, self.offsets[-1] - self.digest_size)
         return chunks
 
     def write(self) -> None:
@@ -179,10 +190,9 @@ class Batch:
         """
         self._health.check()
         try:
-            size = self._writer.write(self, self.chunks())
+            self._writer.write(self, self.chunks())
         except BaseException as error:
             raise self._health.fail(error) from error
-        assert size == self.size
         self.written = True
 
     def read(self, lsn: int, length: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The bytes of journal files, version 4. A test compares this module with docs/internals/journal.md.
+"""The bytes of journal files, version 5. A test compares this module with docs/internals/journal.md.
 
 A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
 multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
@@ -11,7 +11,7 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,12 +19,14 @@ from isal import isal_zlib
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of new files. Version 2 added packed content and MARKED records, version 3 keyed content, version 4 the
-chain of segments. The layout of frames is that of version 1.
+chain of segments, version 5 DIGEST records. The layout of frames is that of version 1.
 """
 CHAINED_VERSION: Final = 4
 """The version from which on files belong to a chain."""
+DIGESTED_VERSION: Final = 5
+"""The version from which on each frame repeats the digest of the frame before it."""
 OLDEST_VERSION: Final = 1
 """The oldest version of files that can be read."""
 FRAME_VERSION: Final = 1
@@ -63,6 +65,10 @@ LONG: Final = 32_768
 """Bytes from which on isal computes the checksum of a piece that is written. It is up to 15 times as fast as zlib. But
 the first call leaves the thread's AVX-512 registers in a state in which all other code of that thread runs about a
 third slower. Only the thread that writes the journal may therefore call it: never the event loop, and no reader.
+"""
+MARK: Final = 4096
+"""The distance in bytes between the places of a payload whose CRC a DIGEST record has. CPython computes checksums of up
+to 5 KiB without giving the interpreter lock away, which the writer's thread would have to wait for each time.
 """
 _CRC: Final = struct.Struct("<I")
 _ZEROS: Final = bytes(ALIGNMENT)
@@ -180,24 +186,60 @@ def body_is_whole(header: FrameHeader, body: bytes | memoryview) -> bool:
     return len(body) == header.body_size and zlib.crc32(body) == header.body_crc
 
 
+def marked_crc(
+    data: bytes | memoryview,
+    at: int,
+    crc: int,
+    marks: array[int],
+    crc32: Callable[[bytes | memoryview, int], int] = zlib.crc32,
+) -> int:
+    """Return the CRC of a payload up to the end of `data`, which begins at its offset `at`. `crc` is the one up to
+    `at`.
+
+    The CRCs at multiples of MARK are appended to `marks`.
+    """
+    first = -at % MARK or MARK
+    if len(data) < first:
+        return crc32(data, crc)
+    view, begin = memoryview(data), 0
+    for end in range(first, len(data) + 1, MARK):
+        crc = crc32(view[begin:end], crc)
+        marks.append(crc)
+        begin = end
+    return crc32(view[begin:], crc)
+
+
 def pack_frame(
-    lsn: int, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray, seed: int
+    lsn: int,
+    time_us: int,
+    payload: Sequence[bytes],
+    offsets: array[int],
+    kinds: bytes | bytearray,
+    seed: int,
+    marks: array[int] | None = None,
+    digest: bytes = b"",
 ) -> list[bytes]:
     """Return a frame in pieces to be written one after the other: header, the pieces of `payload` (not copied), the
     rest.
 
-    `offsets` has one item more than `kinds`: zero, then the end of each record's payload.
+    `offsets` has one item more than `kinds`: zero, then the end of each record's payload. The CRCs of the payload at
+    multiples of MARK are appended to `marks`, if it is given. `digest` is the end of the payload of a frame without
+    `marks`; it is copied, which costs less than a piece of its own.
     """
     if sys.byteorder == "big":
         offsets = array("I", offsets)
         offsets.byteswap()
     size = body_crc = 0
     for piece in payload:
-        size += len(piece)
         crc32 = isal_zlib.crc32 if len(piece) >= LONG else zlib.crc32
-        body_crc = crc32(piece, body_crc)
+        if marks is None:
+            body_crc = crc32(piece, body_crc)
+        else:
+            body_crc = marked_crc(piece, size, body_crc, marks, crc32)
+        size += len(piece)
     table = len(kinds) * 5 + 4
-    rest = b"".join((_ZEROS[: pad(size)], offsets.tobytes(), kinds, _ZEROS[: pad(table)]))
+    size += len(digest)
+    rest = b"".join((digest, _ZEROS[: pad(size)], offsets.tobytes(), kinds, _ZEROS[: pad(table)]))
     body_crc = zlib.crc32(rest, body_crc)
     head = FRAME_HEADER.pack(FRAME_MAGIC, FRAME_VERSION, 0, lsn, time_us, size, len(kinds), body_crc, 0)[:-4]
     return [head + _CRC.pack(zlib.crc32(head, seed)), *payload, rest]

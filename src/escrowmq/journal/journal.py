@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.batch import Batch, Health, LogWriter, PendingRecords
+from escrowmq.journal.digests import DIGEST, of_frame, size_of
 from escrowmq.journal.errors import JournalDamaged, JournalUnreadable
-from escrowmq.journal.recovery import Found, RecoveryReport, examine, repair
+from escrowmq.journal.recovery import Found, RecoveryReport, examine, last_frame, repair
 from escrowmq.journal.segments import Segment, SegmentTable
 from escrowmq.journal.snapshot import Record, Snapshot, read_snapshot
 from escrowmq.journal.stats import JournalStats
@@ -65,6 +66,10 @@ class Journal:
         self._writer = LogWriter(storage, journal_id, self._segment_bytes, chain_contents=chain_contents)
         self._start = found.end_lsn
         self._payload_lsn = self._start + fmt.FRAME_HEADER_SIZE
+        self._chain_contents = chain_contents
+        self._digest_size = size_of(0, strong=chain_contents)
+        self._before: int | None = None
+        """The size of the payload of the batch before the pending one; None if its digest cannot be known."""
         self._fill = 0
         self._limit = self._batch_bytes
         self._pending = PendingRecords()
@@ -133,6 +138,10 @@ class Journal:
         except OSError as error:
             raise self._health.fail(error) from error
         self._writer.link = found.link
+        last = last_frame(found)
+        if last is not None:
+            self._writer.last = of_frame(last, strong=self._chain_contents).pack()
+            self._before = len(last.payload)
         self._found = None
         self.stats.segments = len(self._table)
         self._table.begin(self._start)
@@ -151,8 +160,9 @@ class Journal:
                 raise JournalDamaged(file.name, file.offset_of(frame.lsn), "the snapshot's LSN is not a frame boundary")
             self.recovery.log_frames += 1
             for lsn, kind, payload in frame.records():
-                self.recovery.log_records += 1
-                yield lsn, kind, payload, frame.time_us
+                if kind != DIGEST:
+                    self.recovery.log_records += 1
+                    yield lsn, kind, payload, frame.time_us
         if walk.lsn != segment.end_lsn:
             raise JournalDamaged(file.name, walk.offset, walk.why)
 
@@ -225,7 +235,7 @@ class Journal:
             raise RuntimeError("this is not the batch that was written")
         self._in_flight = None
         self.synced_lsn = batch.end_lsn
-        self.stats.batch(len(batch.kinds), batch.size, batch.sync_us)
+        self.stats.batch(batch.records, batch.size, batch.sync_us)
         if batch.begins_segment:
             self.stats.segments += 1
 
@@ -452,7 +462,13 @@ class Journal:
         return self._fill
 
     def _close_pending(self) -> None:
-        batch = Batch(self._writer, self._health, self._start, self._pending)
+        size = 0
+        if self._before is not None:  # the digest of the batch before, which is known when this one is written
+            size = self._digest_size + 4 * (self._before // fmt.MARK)
+            self._pending.kinds.append(DIGEST)
+            self._pending.offsets.append(self._fill + size)
+        self._before = self._fill + size
+        batch = Batch(self._writer, self._health, self._start, self._pending, size)
         segment = self._table.current
         if segment.first_lsn == batch.first_lsn:
             batch.begins_segment = True

@@ -246,6 +246,21 @@ def repair(storage: Storage, found: Found) -> None:
         storage.delete(name)
 
 
+def last_frame(found: Found) -> Frame | None:
+    """Return the last frame of the log, or None if there is none, or it cannot be read."""
+    if found.last_frame is not None or not found.segments or found.segments[-1].missing:
+        return found.last_frame
+    segment = found.segments[-1]
+    file = found.files[segment.first_lsn]
+    walk = file.walk(None if file.footer is None else file.granule(segment.end_lsn - 1)[0], segment.end_lsn)
+    try:
+        for _ in walk:
+            pass
+    except OSError:
+        return None  # a part that nobody needs now; a read of it reports the failure
+    return walk.last if walk.lsn == segment.end_lsn else None
+
+
 def _rewrite(storage: Storage, file: JournalFile, frame: Frame) -> None:
     """Write the last frame once more, cut off everything behind it, and sync."""
     offset = file.offset_of(frame.lsn)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from escrowmq.journal import format as fmt
+from escrowmq.journal.digests import of_parts
 from escrowmq.journal.frames import Frame
 from escrowmq.journal.storage import Storage
 
@@ -39,8 +40,10 @@ class FooterBuilder:
     def add(self, lsn: int, end_lsn: int, time_us: int, count: int, parts: Sequence[bytes | memoryview]) -> None:
         """Add a frame. Its `parts` are the header, then the rest."""
         if self._digest is not None:
-            for part in parts if self._contents else parts[:1]:
-                self._digest.update(part)
+            self._digest.update(parts[0])
+            if self._contents:
+                for part in parts[1:]:
+                    self._digest.update(part)
         if lsn >= self._next_entry:
             self._index.append((lsn, time_us, self.records))
             self._next_entry = lsn + fmt.INDEX_STRIDE
@@ -84,6 +87,7 @@ class FileWriter:
         self._origin = header.origin
         self._reserved = 0
         self._reserve_limit = reserve_limit
+        self._chain_contents = chain_contents
         self._footer = FooterBuilder(header, contents=chain_contents)
 
     @property
@@ -105,25 +109,31 @@ class FileWriter:
 
     def append(self, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray) -> int:
         """Write one frame; it is durable after `publish` or `seal`. Returns its size in bytes."""
-        return self._append(self._storage.write, time_us, payload, offsets, kinds)
+        parts = fmt.pack_frame(self._footer.end_lsn, time_us, payload, offsets, kinds, self._seed)
+        return self._put(self._storage.write, time_us, parts, len(kinds))
 
     def append_durably(
-        self, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray
-    ) -> int:
-        """Write and sync one frame. Returns its size in bytes."""
-        return self._append(self._storage.write_through, time_us, payload, offsets, kinds)
+        self, time_us: int, payload: list[bytes], offsets: array[int], kinds: bytes | bytearray, digest: bytes = b""
+    ) -> bytes:
+        """Write and sync one frame. `digest` is the payload of its last record, which is not in `payload`.
 
-    def _append(
-        self, write: _Write, time_us: int, payload: Sequence[bytes], offsets: array[int], kinds: bytes | bytearray
-    ) -> int:
+        Returns the frame's own digest, which the next frame repeats.
+        """
+        marks = None
+        if offsets[-1] >= fmt.MARK:
+            marks, payload, digest = array("I"), [*payload, digest], b""
+        parts = fmt.pack_frame(self._footer.end_lsn, time_us, payload, offsets, kinds, self._seed, marks, digest)
+        self._put(self._storage.write_through, time_us, parts, len(kinds))
+        return of_parts(parts, marks, strong=self._chain_contents)
+
+    def _put(self, write: _Write, time_us: int, parts: list[bytes], count: int) -> int:
         lsn = self._footer.end_lsn
-        parts = fmt.pack_frame(lsn, time_us, payload, offsets, kinds, self._seed)
         size = sum(map(len, parts))
         offset = lsn - self._origin + fmt.FILE_HEADER_SIZE
         if offset + size > self._reserved:
             self._reserve(offset + size)
         write(self.name, offset, *parts)
-        self._footer.add(lsn, lsn + size, time_us, len(kinds), parts)
+        self._footer.add(lsn, lsn + size, time_us, count, parts)
         return size
 
     def seal(self, messages: int) -> int:

@@ -15,6 +15,7 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.pipeline import (
     chain,
     decisions,
+    digests,
     gold,
     group_facts,
     groups,
@@ -167,6 +168,8 @@ class Audit:
         self.numbered: list[dict[str, Any]] = []
         self.named: list[tuple[int, int, int, bytes]] = []
         self.unchained: list[Wrong] = []
+        self.changed: list[Wrong] = []
+        self.compared = digests.Compared()
         self.head: chain.Head | None = None
         self.proved = False
         """Whether every segment was proved to continue the one before, and the log the one that the last run saw, if
@@ -398,6 +401,8 @@ class Audit:
         found = [row.asDict() for row in pieces.mapInArrow(task, chain.DDL).collect()]
         found = [{name: bytes(v) if isinstance(v, bytearray) else v for name, v in row.items()} for row in found]
         self.unchained, self.head, self.proved = chain.judge(found, before)
+        queues = {ident: queue.name for ident, queue in self.state.queues.items()}
+        self.changed, self.compared = digests.judge(found, queues)
         self.state.head = list(self.head) if self.head else []
 
     def _half(self) -> None:

@@ -8,14 +8,15 @@ computes it again from the files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from escrowmq.journal.format import CHAINED_VERSION, LINK_SIZE, OF_CONTENTS
-from escrowmq.journal.frames import JournalFile
+from escrowmq.journal.frames import Frame, JournalFile
+from escrowmq.pipeline.digests import Comparison
 from escrowmq.pipeline.findings import BranchRule
 from escrowmq.pipeline.sequences import Wrong
 
@@ -29,14 +30,21 @@ SCHEMA: Final = pa.schema(
         ("computed", pa.binary()),
         ("headers", pa.binary()),
         ("past", pa.binary()),
+        ("different", pa.string()),
+        ("compared", pa.int64()),
+        ("frames", pa.int64()),
+        ("continues", pa.bool_()),
+        ("last", pa.int64()),
     ]
 )
 DDL: Final = (
-    "first long, end long, version int, link binary, stored binary, computed binary, headers binary, past binary"
+    "first long, end long, version int, link binary, stored binary, computed binary, headers binary, past binary, "
+    "different string, compared long, frames long, continues boolean, last long"
 )
 """A row is a segment: where it begins and ends, the link in its header, the digest in its footer (empty if there is
 none), the same digest as its frames give it, the digest of the headers of its frames, and that of the headers up to the
-LSN at which the last audit ended (empty if that is not in the segment).
+LSN at which the last audit ended (empty if that is not in the segment). The other columns are those of
+`digests.Comparison`.
 """
 
 
@@ -57,13 +65,16 @@ class Head(NamedTuple):
         return f"LSN {self.lsn:#x}, SHA-256 {self.digest}"
 
 
-def examined(file: JournalFile, end: int, past: int) -> dict[str, Any]:
+def examined(
+    file: JournalFile, end: int, past: int, before: Callable[[], Frame | None] = lambda: None
+) -> dict[str, Any]:
     """Return the row of a segment.
 
     Args:
         file: the segment.
         end: the LSN up to which it is read.
         past: the LSN at which the last audit ended.
+        before: returns the frame that ends where the segment begins, if it exists.
     """
     footer = file.footer
     if footer is not None and footer.end_lsn != end:
@@ -71,8 +82,10 @@ def examined(file: JournalFile, end: int, past: int) -> dict[str, Any]:
     headers = hashlib.sha256(file.header.pack())
     contents = headers.copy() if footer is not None and footer.chained == OF_CONTENTS else None
     seen = headers.digest() if past == file.origin else b""
+    comparison = Comparison(file, before)
     walk = file.walk(end=end, check=False)
     for frame in walk:
+        comparison.add(frame)
         headers.update(frame.head)
         if contents is not None:
             contents.update(frame.head)
@@ -90,6 +103,7 @@ def examined(file: JournalFile, end: int, past: int) -> dict[str, Any]:
         "computed": (contents or headers).digest(),
         "headers": headers.digest(),
         "past": seen,
+        **comparison.row(),
     }
 
 

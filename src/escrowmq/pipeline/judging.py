@@ -46,7 +46,10 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         *_of_deliveries(audit, messages),
         *_of_numbers(audit),
         *_of_names(audit),
-        *(_row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.") for wrong in audit.unchained),
+        *(
+            _row(wrong.rule, lsns=[wrong.lsn, *wrong.others], text=f"{wrong.text}.")
+            for wrong in (*audit.unchained, *audit.changed)
+        ),
         *unsettled.violations(audit),
         *half.violations(audit),
         *_of_routes(audit),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.pipeline import half, plots
 from escrowmq.pipeline.coverage import RecordedMoves, checked, recorded
+from escrowmq.pipeline.digests import Compared
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.human import duration, size
 from escrowmq.pipeline.page import STYLE, life_of, lives_of, table, violation
@@ -115,6 +116,7 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("History", history),
         ("Continuity", _continuity(audit)),
         ("Routes", _routes(audit)),
+        ("Contents", contents(audit.compared, changed=len(audit.changed))),
         ("Head", str(audit.head or "")),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
@@ -145,6 +147,28 @@ def _continuity(audit: Audit) -> str:
     if audit.proved:
         return "proved: each segment continues the one before, and the log the one that the last run saw"
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
+
+
+def contents(found: Compared, *, changed: int) -> str:
+    """Return what was proved about the contents of records, in words.
+
+    Args:
+        found: the frames that were compared with their digests.
+        changed: how many of them differ.
+    """
+    if changed:
+        return f"changed: {changed:,} of {_frames(found.frames)} differ from their digests, see below"
+    parts = [f"proved for {_frames(found.frames)}: each is as the digest says that the next one has"]
+    if found.without:
+        why = "they were written by a version without digests, or the frame after them was deleted or cannot be read"
+        parts.append(f"not proved for {_frames(found.without)}: {why}")
+    if found.last >= 0:
+        parts.append(f"the last frame, at LSN {found.last:#x}, has no later one; the next run compares it")
+    return "; ".join(parts if found.frames else parts[1:])
+
+
+def _frames(count: int) -> str:
+    return f"{count:,} frame{'s' * (count != 1)}"
 
 
 def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]], moves: RecordedMoves) -> str:

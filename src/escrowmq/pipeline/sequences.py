@@ -34,11 +34,19 @@ element is always the LSN of the record.
 
 
 class Wrong(NamedTuple):
-    """A number that does not continue the sequence."""
+    """A number that does not continue the sequence, or another violation of the log as a whole.
+
+    Args:
+        rule: the rule that is broken.
+        lsn: the record that breaks it.
+        text: what follows the rule's own text.
+        others: the LSNs of other records that prove it.
+    """
 
     rule: Rule
     lsn: int
     text: str
+    others: tuple[int, ...] = ()
 
 
 def notes(records: Records, operations: Operations, snapshot: int) -> Iterator[dict[str, object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain as chain_
 from itertools import islice
 from typing import Final
@@ -19,6 +20,7 @@ from escrowmq.journal.reader import JournalReader
 from escrowmq.pipeline import (
     branches,
     chain,
+    digests,
     frames,
     groups,
     half,
@@ -150,7 +152,9 @@ def _acquired(found: Records) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """Computes the digests of segments, up to the end of each piece. The last audit ended at the LSN `past`."""
+    """Computes the digests of segments, and compares their frames with those that the frames have, up to the end of
+    each piece. The last audit ended at the LSN `past`.
+    """
 
     journal: str
     past: int
@@ -159,7 +163,8 @@ class Chained:
         reader = JournalReader.open(self.journal)
         try:
             for piece in _pieces_of(batches):
-                row = chain.examined(reader.file(piece.file), piece.end, self.past)
+                file = reader.file(piece.file)
+                row = chain.examined(file, piece.end, self.past, partial(digests.before, reader, file))
                 yield pa.RecordBatch.from_pylist([row], schema=chain.SCHEMA)
         finally:
             reader.close()

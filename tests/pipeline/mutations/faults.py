@@ -15,8 +15,9 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.branches import PUBLICATION, Item
 from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.moves import decode_moves
 from escrowmq.core.records.queue_state import decode_returned, encode_returned
-from tests.pipeline.mutations.rewriting import Copy, Record, items_of, operations_of
+from tests.pipeline.mutations.rewriting import Copy, Record, digest_of, items_of, operations_of
 
 Copies = Iterator[Copy]
 Plant = Callable[[Copy, random.Random], Copies]
@@ -125,6 +126,10 @@ def _blocks(copy: Copy, kind: int, rng: random.Random) -> Iterator[tuple[Part, i
                 if item == Item.RUN:
                     yield part, at + PUBLICATION.size + 4 * PUBLICATION.unpack_from(part.of(copy), at)[1]
         return
+    if kind == Kind.RELOCATE:
+        for part in parts(copy, Kind.RELOCATE, rng, ()):
+            yield part, decode_moves(part.of(copy))[1]
+        return
     inside = (Kind.COMMIT,) if kind == Kind.COMMIT else ()
     for part in parts(copy, Kind.PUBLISH, rng, inside):
         if (part.at > 0) == (kind == Kind.COMMIT):
@@ -144,6 +149,31 @@ def other_body(kind: int) -> Plant:
                 yield part.put(copy, at, bytes((data[at] ^ 1 << rng.randrange(8),)))
 
     return plant
+
+
+def with_later(plant: Plant) -> Plant:
+    """Like `plant`, but only in frames that a later one follows."""
+
+    def planted(copy: Copy, rng: random.Random) -> Copies:
+        last = copy.frames[-1]
+        for changed in plant(copy, rng):
+            if changed.frames[-1] == last:
+                yield changed
+
+    return planted
+
+
+def with_next_digest(plant: Plant) -> Plant:
+    """Like `plant`, and the digest of the frame in the next one is right again. A later frame follows that one."""
+
+    def planted(copy: Copy, rng: random.Random) -> Copies:
+        for changed in plant(copy, rng):
+            number = next(n for n, frame in enumerate(changed.frames) if frame != copy.frames[n])
+            if number + 2 < len(copy.frames):
+                changed.frames[number + 1].records[-1].payload = digest_of(changed.frames[number])
+                yield changed
+
+    return planted
 
 
 def other_envelope(kind: int) -> Plant:
@@ -274,6 +304,12 @@ def branch_again(copy: Copy, rng: random.Random) -> Copies:
             yield one.put(copy, 0, other.of(copy)[:8])
 
 
+def other_digest(copy: Copy, rng: random.Random) -> Copies:
+    """The digest of a frame is another one."""
+    for part in parts(copy, Kind.DIGEST, rng, ()):
+        yield part.put(copy, 16, bytes((part.of(copy)[16] ^ 1,)))
+
+
 class Fault(NamedTuple):
     """A kind of fault.
 
@@ -333,13 +369,19 @@ FAULTS: Final[dict[str, Fault]] = {
     "topic permission dropped": Fault(dropped(Kind.TOPIC_PERMISSION_SET), (Kind.TOPIC_PERMISSION_SET,)),
     "epoch goes back": Fault(epoch_back, (Kind.DECIDE,)),
     "branch number used twice": Fault(branch_again, (Kind.COMMIT,)),
+    **{
+        f"body altered in {kind.name}": Fault(with_later(other_body(kind)), (kind,))
+        for kind in (Kind.PUBLISH, Kind.PREPARE, Kind.COMMIT, Kind.RELOCATE)
+    },
+    "body altered, with its digest": Fault(with_next_digest(other_body(Kind.PUBLISH)), (Kind.PUBLISH, Kind.DIGEST)),
+    "envelope altered in PUBLISH": Fault(with_later(other_envelope(Kind.PUBLISH)), (Kind.PUBLISH,)),
+    "digest dropped": Fault(with_later(dropped(Kind.DIGEST)), (Kind.DIGEST,)),
+    "digest moved": Fault(moved(Kind.DIGEST), (Kind.DIGEST,)),
+    "digest altered": Fault(other_digest, (Kind.DIGEST,)),
 }
 
 SINCE_AN_AUDIT: Final[dict[str, Fault]] = {
-    "body altered in PUBLISH": Fault(other_body(Kind.PUBLISH), (Kind.PUBLISH,)),
-    "body altered in PREPARE": Fault(other_body(Kind.PREPARE), (Kind.PREPARE,)),
-    "body altered in COMMIT": Fault(other_body(Kind.COMMIT), (Kind.COMMIT,)),
-    "envelope altered in PUBLISH": Fault(other_envelope(Kind.PUBLISH), (Kind.PUBLISH,)),
+    "body altered": Fault(other_body(Kind.PUBLISH), (Kind.PUBLISH,)),
     "prepare dropped": Fault(dropped(Kind.PREPARE), (Kind.PREPARE,)),
     "prepare moved": Fault(moved(Kind.PREPARE), (Kind.PREPARE,)),
     "failure dropped": Fault(dropped(Kind.MARKED), (Kind.MARKED,)),

@@ -7,12 +7,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from escrowmq.core.records.branches import ITEM, PREPARE, PUBLICATION, Item, decode_decide, decode_heuristic
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.reservations import decode_held
+from escrowmq.journal.digests import of_parts
 from escrowmq.journal.format import (
     FRAME_HEADER_SIZE,
     LINK_SIZE,
@@ -208,7 +210,19 @@ def _file(header: FileHeader, frames: list[Frame], places: _Places) -> tuple[byt
     return b"".join(pieces), sealed.chain
 
 
+def digest_of(frame: Frame) -> bytes:
+    """Return the payload of the digest of a frame whose records keep their addresses."""
+    payloads = [record.payload for record in frame.records]
+    offsets, marks = array("I", accumulate(map(len, payloads), initial=0)), array("I")
+    kinds = bytes(record.kind for record in frame.records)
+    parts = pack_frame(frame.lsn, frame.time_us, payloads, offsets, kinds, 0, marks)
+    return of_parts(parts, marks, strong=False)
+
+
 def _moved(record: Record, places: _Places) -> bytes:
+    if record.kind == Kind.DIGEST and len(record.payload) >= _U64.size:
+        (lsn,) = _U64.unpack_from(record.payload)
+        return _U64.pack(places.frame(lsn)) + record.payload[_U64.size :]
     at = list(addresses(record.kind, record.payload))
     if not at:
         return record.payload

@@ -51,6 +51,8 @@ def test_only_the_wanted_kinds_are_shown(folder: Path) -> None:
     assert {line.kind for line in page.lines} == {"QUEUE_DECLARED"}
     assert page.next_lsn == log.after(folder, 0, log.GROUPS["names"], most=5).lines[-1].lsn
     assert page.lines[0].fields["name"] == "q0"
+    digests = log.after(folder, 0, log.GROUPS["maintenance"]).lines
+    assert [line.kind for line in digests] == ["DIGEST"] * 9
 
 
 @pytest.mark.parametrize("most", [1, 5, 19, 20, 50])

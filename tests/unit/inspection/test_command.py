@@ -23,7 +23,7 @@ def test_a_journal_is_shown_as_a_table(tmp_path: Path, capsys: pytest.CaptureFix
     code, out = run(capsys, tmp_path)
     assert code == 0
     assert "0000000000000000.log" in out
-    assert "Records: 2 PUBLISH, 1 USER_SET, 1 COMMIT" in out
+    assert "Records: 2 PUBLISH, 2 DIGEST, 1 USER_SET, 1 COMMIT" in out
     assert "Messages: 6 published, 3 accepted" in out
     assert "Intact: every checksum and every record is valid." in out
 
@@ -33,7 +33,8 @@ def test_each_record_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
     _, out = run(capsys, tmp_path, "--records", "--from", hex(lsns[1]))
     lines = out.splitlines()
     assert lines[0].startswith(f"{lsns[1]:#014x} 2023-11-14T22:13:20.000Z PUBLISH      queues=[[1, 0]] count=2 bytes=3")
-    assert "COMMIT       branch=7 operations=[{kind=PUBLISH" in lines[2]
+    assert "COMMIT       branch=7 operations=[{kind=PUBLISH" in lines[3]
+    assert f"DIGEST       frame={lsns[1] - 40} time_us=1700000000000000 body_crc=" in lines[4]
 
 
 def test_the_output_can_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,10 +42,10 @@ def test_the_output_can_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[st
     code, out = run(capsys, tmp_path, "--json", "--records")
     *records, document = map(json.loads, out.splitlines())
     assert code == 0
-    assert [record["lsn"] for record in records] == lsns
+    assert [record["lsn"] for record in records if record["kind"] != "DIGEST"] == lsns
     assert records[1]["record"]["routing_key"] == "key"
     assert document["damaged"] is False
-    assert document["files"][0]["kinds"] == {"USER_SET": 1, "PUBLISH": 2, "COMMIT": 1}
+    assert document["files"][0]["kinds"] == {"USER_SET": 1, "PUBLISH": 2, "COMMIT": 1, "DIGEST": 2}
 
 
 @pytest.mark.rule("DUR-3")

@@ -10,6 +10,10 @@ from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import FileStorage, Storage
 
 IDENTITY = b"0123456789abcdef"
+FRAME = 384
+"""The bytes of a frame with a record of 300 bytes and the digest of the frame before."""
+FIRST_FRAME = 360
+"""The bytes of such a frame without a digest, as the first one of a journal."""
 Replayed = list[tuple[int, int, bytes, int]]
 
 
@@ -73,3 +77,8 @@ def snapshot(journal: Journal, *records: tuple[int, bytes]) -> None:
 
 def on_disk(path: Path) -> FileStorage:
     return FileStorage(path / "data")
+
+
+def lsn_of_frame(n: int) -> int:
+    """Return the address of the frame with the number `n`, if all have a record of 300 bytes."""
+    return FIRST_FRAME + (n - 1) * FRAME if n else 0

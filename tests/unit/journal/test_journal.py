@@ -17,7 +17,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalFailed, JournalFull, 
 from escrowmq.journal.journal import READ_ATTEMPTS, SNAPSHOT_LSN, Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import FileStorage
-from tests.unit.journal.journals import fill, flush, memory, on_disk, reopen, snapshot, start, tidy
+from tests.unit.journal.journals import fill, flush, lsn_of_frame, memory, on_disk, reopen, snapshot, start, tidy
 
 
 def test_lsns_are_addresses_of_payloads() -> None:
@@ -298,7 +298,7 @@ def test_living_messages_are_counted() -> None:
     assert not journal.awaits_snapshot(0.1)
     snapshot(journal)
     assert not journal.awaits_snapshot(0.5)
-    assert journal.sparse_segments(0.5) == [(0, 720, 2, 11)]
+    assert journal.sparse_segments(0.5) == [(0, lsn_of_frame(2), 2, 11)]
     assert journal.sparse_segments(0.1) == []
     with pytest.raises(ValueError, match="cannot release 3 messages"):
         journal.release(lsns[0], 3)

@@ -10,9 +10,19 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.reader import DamageFound, FileFound, Finding, FrameFound, GapFound, JournalReader, RecordFound
-from tests.unit.journal.journals import fill, flush, memory, on_disk, reopen, snapshot, start
+from tests.unit.journal.journals import (
+    FIRST_FRAME,
+    FRAME,
+    fill,
+    flush,
+    lsn_of_frame,
+    memory,
+    on_disk,
+    reopen,
+    snapshot,
+    start,
+)
 
-FRAME = 360
 FIRST = fmt.segment_name(0)
 
 
@@ -62,13 +72,13 @@ def test_a_segment_sealed_during_the_read_is_not_damaged() -> None:
     next(findings)
     journal.close()
     assert [frame.payload[0] for frame in frames] == [1, 2]
-    assert shape(list(findings)) == ["FrFrFr"]
+    assert shape(list(findings)) == ["FrFrrFrr"]
 
 
 def test_a_torn_tail_ends_the_frames_and_is_found() -> None:
     storage = memory()
     fill(start(storage), 2)
-    storage.flip(FIRST, 8 * (64 + FRAME + 50))
+    storage.flip(FIRST, 8 * (64 + FIRST_FRAME + 50))
     reader = JournalReader(storage)
     assert payloads(reader) == [0]
     findings = list(reader.findings())
@@ -76,34 +86,34 @@ def test_a_torn_tail_ends_the_frames_and_is_found() -> None:
     damage = findings[-1]
     assert isinstance(damage, DamageFound)
     assert damage.tail
-    assert (damage.file, damage.offset, damage.why) == (FIRST, 64 + FRAME, "the frame's checksum does not match")
+    assert (damage.file, damage.offset, damage.why) == (FIRST, 64 + FIRST_FRAME, "the frame's checksum does not match")
 
 
 def test_damage_in_the_middle_stops_programs_but_not_operators() -> None:
     storage = memory()
     fill(start(storage, segment_bytes=1 << 20), 4)
-    storage.flip(FIRST, 8 * (64 + FRAME + 50))
-    storage.flip(FIRST, 8 * (64 + 2 * FRAME))
+    storage.flip(FIRST, 8 * (64 + FIRST_FRAME + 50))
+    storage.flip(FIRST, 8 * (64 + lsn_of_frame(2)))
     reader = JournalReader(storage)
     with pytest.raises(JournalDamaged):
         payloads(reader)
     findings = list(reader.findings())
-    assert shape(findings) == ["fFrDFr"]
+    assert shape(findings) == ["fFrDFrr"]
     damage = findings[3]
     assert isinstance(damage, DamageFound)
     assert not damage.tail
-    assert (damage.offset, damage.size) == (64 + FRAME, 2 * FRAME)
+    assert (damage.offset, damage.size) == (64 + FIRST_FRAME, 2 * FRAME)
 
 
 def test_damage_before_a_later_segment() -> None:
     storage = memory()
     fill(start(storage, segment_bytes=700), 4)
-    storage.flip(FIRST, 8 * (64 + FRAME + 50))
+    storage.flip(FIRST, 8 * (64 + FIRST_FRAME + 50))
     reader = JournalReader(storage)
     with pytest.raises(JournalDamaged, match="checksum"):
         payloads(reader)
     findings = list(reader.findings())
-    assert shape(findings) == ["fFrDfFrFr"]
+    assert shape(findings) == ["fFrDfFrrFrr"]
     assert isinstance(findings[3], DamageFound)
     assert not findings[3].tail
 
@@ -115,8 +125,8 @@ def test_broken_headers_and_foreign_versions_are_findings() -> None:
     storage.flip(first, 3)
     storage.flip(second, 8 * 8 + 3)
     findings = list(JournalReader(storage).findings())
-    assert shape(findings) == ["DDfFr"]
-    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 4")
+    assert shape(findings) == ["DDfFrr"]
+    assert [f.why for f in findings if isinstance(f, DamageFound)][1].endswith("this program reads versions up to 5")
     with pytest.raises(JournalDamaged, match="wrong magic"):
         payloads(JournalReader(storage))
 
@@ -145,9 +155,9 @@ def with_hole() -> tuple[MemoryStorage, int]:
 def test_snapshots_and_gaps_are_findings() -> None:
     storage, _ = with_hole()
     findings = list(JournalReader(storage).findings())
-    assert shape(findings) == ["fFrfFrGfFrfFr"]
-    assert findings[6] == GapFound(FRAME, 2 * FRAME)
-    assert shape(list(JournalReader(storage).findings(3 * FRAME))) == ["fFrfFr"]
+    assert shape(findings) == ["fFrfFrGfFrrfFrr"]
+    assert findings[6] == GapFound(FIRST_FRAME, lsn_of_frame(2))
+    assert shape(list(JournalReader(storage).findings(lsn_of_frame(3)))) == ["fFrfFrr"]
 
 
 def test_resuming_in_a_deleted_part_of_the_log_is_refused() -> None:
@@ -169,7 +179,7 @@ def test_a_segment_deleted_meanwhile_is_skipped(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(storage, "names", lambda: names)
     reader = JournalReader(storage)
     assert payloads(reader) == [0, 2]
-    assert shape(list(reader.findings())) == ["fFrfFr"] or shape(list(reader.findings())) == ["fFrGfFr"]
+    assert shape(list(reader.findings())) == ["fFrfFrr"] or shape(list(reader.findings())) == ["fFrGfFrr"]
     assert len(reader.splits(1)) == 2
 
 
@@ -192,7 +202,7 @@ def test_a_damaged_split_is_refused() -> None:
     journal = start(storage, segment_bytes=1 << 20)
     fill(journal, 3)
     journal.close()
-    storage.flip(FIRST, 8 * (64 + FRAME + 50))
+    storage.flip(FIRST, 8 * (64 + FIRST_FRAME + 50))
     reader = JournalReader(storage)
     (split,) = reader.splits(1)
     with pytest.raises(JournalDamaged, match="checksum"):
@@ -207,9 +217,9 @@ def test_directories_and_single_files_can_be_read(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in data.iterdir()}
     reader = JournalReader.open(data)
     assert payloads(reader) == [0, 1, 2, 3]
-    assert reader.names(fmt.TYPE_SNAPSHOT) == [fmt.snapshot_name(4 * FRAME)]
+    assert reader.names(fmt.TYPE_SNAPSHOT) == [fmt.snapshot_name(lsn_of_frame(4))]
     reader.close()
-    one = JournalReader.open(data / fmt.segment_name(2 * FRAME))
+    one = JournalReader.open(data / fmt.segment_name(lsn_of_frame(2)))
     assert payloads(one) == [2, 3]
     one.close()
     journal.close()

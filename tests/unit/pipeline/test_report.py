@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from escrowmq.pipeline import report
+from escrowmq.pipeline.digests import Compared
 from escrowmq.pipeline.store import State
 
 
@@ -30,3 +31,21 @@ def test_a_first_run_that_proves_nothing_says_what_the_next_one_does() -> None:
 def test_a_later_run_proves_that_the_log_continues_the_one_that_the_last_run_saw() -> None:
     assert continuity(head=True, proved=True).endswith("and the log the one that the last run saw")
     assert continuity(head=True, proved=False).startswith("not proved")
+
+
+def test_contents_are_proved_as_far_as_frames_have_digests() -> None:
+    said = report.contents(Compared(1200, 0, 0x40), changed=0)
+    assert said.startswith("proved for 1,200 frames")
+    assert said.endswith("the last frame, at LSN 0x40, has no later one; the next run compares it")
+    assert "not proved" not in said
+
+
+def test_contents_of_versions_without_digests_are_not_proved() -> None:
+    said = report.contents(Compared(0, 7, 0x40), changed=0)
+    assert said.startswith("not proved for 7 frames: they were written by a version without digests")
+    assert "proved for 3 frames" in report.contents(Compared(3, 7, 0x40), changed=0)
+    assert report.contents(Compared(), changed=0) == ""
+
+
+def test_changed_contents_are_said_to_be() -> None:
+    assert report.contents(Compared(9, 0, 0x40), changed=2).startswith("changed: 2 of 9 frames differ")

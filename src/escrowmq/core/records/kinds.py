@@ -66,6 +66,7 @@ class Kind(IntEnum):
     GROUP_LOCKED = 55
     TRANSIENT_BOUND = 56
     OPERATED = 57
+    DIGEST = 58
 
 
 RECORD_BYTES: Final = 1 << 30

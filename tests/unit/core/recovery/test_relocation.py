@@ -156,7 +156,7 @@ def test_queues_with_different_parts_of_a_block_share_the_common_part(paged: boo
         site = site.restart(resident_limit=0)
     before = site.journal.end_lsn
     move(site)
-    assert site.journal.end_lsn - before < 8 * 300 + 500
+    assert site.journal.end_lsn - before < 8 * 300 + 1000
     found = [site.restart(resident_limit=0)]
     site.snapshot()
     for running in (*found, site.restart(resident_limit=0), site):
