@@ -24,22 +24,28 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
         click.echo(line)
 
 
+def longest_first(row: Mapping[str, Any]) -> Any:
+    """The default order of queues."""
+    return -row["ready"] - row["unsettled"], row["vhost"], row["name"]
+
+
+def oldest_first(row: Mapping[str, Any]) -> Any:
+    """The default order of connections."""
+    return -row["seconds"]
+
+
 def show_queues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print queues, the longest first. Columns for held and in-doubt messages and for the reason why queues are
-    unavailable appear only if there are any.
+    """Print queues. Columns for held and in-doubt messages, and for the reason why queues are unavailable, appear only
+    if there are any.
     """
-    ordered = sorted(rows, key=lambda row: (-row["ready"] - row["unsettled"], row["vhost"], row["name"]))
     special = [key for key in ("held", "locked", "withheld") if any(row.get(key) for row in rows)]
     faults = ["unavailable"] if any(row.get("unavailable") for row in rows) else []
-    show_rows(ordered, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers", *faults))
+    show_rows(rows, ("vhost", "name", "type", "durable", "ready", "unsettled", *special, "consumers", *faults))
 
 
 def show_connections(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print connections, oldest first."""
-    ordered = sorted(rows, key=lambda row: -row["seconds"])
-    show_rows(
-        ordered, ("peer", "user", "vhost", "protocol", "state", "channels", "tls", "unsent_bytes", "held_back_by")
-    )
+    """Print connections."""
+    show_rows(rows, ("peer", "user", "vhost", "protocol", "state", "channels", "tls", "unsent_bytes", "held_back_by"))
 
 
 def show_status(status: Mapping[str, Any]) -> None:

@@ -10,6 +10,8 @@ from escrowmq.cli.tables import (
     alarms_line,
     branches_line,
     half_line,
+    longest_first,
+    oldest_first,
     show_connections,
     show_queues,
     show_rows,
@@ -87,11 +89,12 @@ def test_branches_are_counted(branches: int, in_doubt: int, heuristic: int, text
     assert branches_line(counts) == text
 
 
-def test_the_longest_queue_is_listed_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_queue_and_the_oldest_connection_are_first() -> None:
+    connections = [{"peer": "new", "seconds": 1}, {"peer": "old", "seconds": 9}]
+    assert [row["peer"] for row in sorted(connections, key=oldest_first)] == ["old", "new"]
     queue = {"vhost": "/", "type": "classic", "durable": True, "unsettled": 0, "consumers": 0}
-    show_queues([{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}])
-    out = capsys.readouterr().out
-    assert out.index("long") < out.index("short")
+    rows = [{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}]
+    assert [row["name"] for row in sorted(rows, key=longest_first)] == ["long", "short"]
 
 
 def test_a_long_line_is_not_folded_and_nothing_of_a_name_reaches_the_terminal_raw(
