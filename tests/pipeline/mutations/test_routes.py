@@ -43,3 +43,11 @@ def test_a_wrong_route_is_found_in_each_place(fault: str, journal: Copy, tmp_pat
         assert routed(tmp_path).wrong, f"not found in place {planted}"
         planted += 1
     assert planted
+
+
+def test_a_share_of_the_records_is_the_same_in_each_run(tmp_path: Path) -> None:
+    of_routes(tmp_path)
+    whole, some = routed(tmp_path), routed(tmp_path, 0.3)
+    assert some == routed(tmp_path, 0.3)
+    assert 0 < some.checked < whole.checked
+    assert routed(tmp_path, 0.0).checked == 0
