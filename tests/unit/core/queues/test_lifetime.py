@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.queues import dead_letters
 from escrowmq.core.queues.outcome import Disposition
 from tests.unit.core.site import Site
 
@@ -152,3 +153,20 @@ class TestExpiry:
         assert "q" in second.vhost.queues
         second.after(1)
         assert "q" not in second.vhost.queues
+
+
+@pytest.mark.rule("FAIR-1")
+def test_few_messages_expire_together_while_dead_letters_go_to_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    site = Site()
+    dead = site.queue("dead")
+    queue = site.queue(
+        "source", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 5}
+    )
+    site.publish("source", *[b"x"] * 23)
+    site.now += 10
+    site.broker.engine.run_deadlines()
+    assert (dead.ready, queue.ready) == (5, 18)
+    for _ in range(4):
+        site.after(10)
+    assert (dead.ready, queue.ready) == (23, 0)
