@@ -18,8 +18,10 @@ _vhost_option = click.option("--vhost", help="Only exchanges, queues, bindings a
 
 @click.group(cls=CommandGroup)
 def definitions() -> None:
-    """Export and import the definitions of a running broker, in RabbitMQ's form: virtual hosts, users with hashes of
-    their passwords, permissions, limits, exchanges, queues and bindings. Messages are not among them.
+    """Export and import users, queues and other definitions.
+
+    The form is RabbitMQ's: virtual hosts, users with hashes of their passwords, permissions, limits, exchanges, queues
+    and bindings of a running broker. Messages are not among them.
 
     \b
     Examples:
