@@ -529,9 +529,17 @@ def step_each(branches: Iterable[TransactionBranch], before: State, given: Input
     many calls of `TransactionBranch.step`.
     """
     after = TRANSITIONS[before][given]
+    counters: BranchCounters | None = None
+    count = 0
     for branch in branches:
         branch.state = after
-        branch.counters.entered[after] += 1
+        if branch.counters is not counters:
+            if counters is not None:
+                counters.entered[after] += count
+            counters, count = branch.counters, 0
+        count += 1
+    if counters is not None:
+        counters.entered[after] += count
 
 
 def _verb(given: Input) -> str:

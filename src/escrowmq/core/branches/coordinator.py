@@ -7,8 +7,9 @@ prepares a branch; `resolution` applies its outcome.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from escrowmq.core.branches import preparation
 from escrowmq.core.branches.branch import Input, State
@@ -37,6 +38,55 @@ HEURISTIC: Final = {
 }
 """What the transaction manager is told of a branch that an operator has decided."""
 _RETURNED_AT_ONCE: Final = 50  # branches that are undone in one step
+_PIECE: Final = 500  # branches that are divided in one step
+T = TypeVar("T")
+
+
+class Division:
+    """A decision over the branches of a global transaction: all of them with their states, and their division into
+    those to commit and those to roll back.
+
+    `done` is the last epoch that was decided, and `lsn` is that for which an answer about it waits.
+    """
+
+    __slots__ = ("chosen", "done", "losers", "lsn", "states")
+
+    def __init__(self, known: Sequence[XaBranch], done: int, lsn: int) -> None:
+        self.states = {branch: branch.state for branch in known}
+        self.chosen: list[XaBranch] = []
+        self.losers: list[XaBranch] = []
+        self.done = done
+        self.lsn = lsn
+
+    def divide(self, gtrid: bytes, winners: Sequence[bytes], epoch: int) -> Iterator[int]:
+        """Divide them, and yield the number of branches in each piece. Raises NOT_FOUND for an unknown winner, and
+        ILLEGAL_STATE for one that is not prepared.
+        """
+        by_name: dict[bytes, XaBranch] = {}
+        for some in _pieces(self.states):
+            for branch in some:
+                by_name[branch.xid.bqual] = branch
+            yield len(some)
+        prepared = State.PREPARED  # looked up once, since there may be thousands
+        for names in _pieces(dict.fromkeys(winners) if epoch > self.done else ()):
+            for bqual in names:
+                found = by_name.get(bqual)
+                if found is None:
+                    raise BrokerError(Condition.NOT_FOUND, f"no branch {bqual.hex()} of {gtrid.hex()} is known")
+                if found.state is not prepared:
+                    raise BrokerError(Condition.ILLEGAL_STATE, f"branch {found.xid} is {words(found)}, not prepared")
+                self.chosen.append(found)
+            yield len(names)
+        winning = set(self.chosen)
+        for some in _pieces(self.states):
+            self.losers += [each for each in some if each not in winning and each.state not in HEURISTIC]
+            yield len(some)
+
+
+def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while some := list(islice(remaining, _PIECE)):
+        yield some
 
 
 class Host(preparation.Host, Protocol):
@@ -270,7 +320,10 @@ class Coordinator:
         known = self._registry.of_global(gtrid, format_id)
         if permitted is not None:
             known = list(filter(permitted, known))
-        chosen, losers, done, lsn = self.divide(known, gtrid, winners, application, epoch)
+        plan = self.plan(known, application)
+        for _ in plan.divide(gtrid, winners, epoch):
+            pass
+        chosen, losers, done, lsn = plan.chosen, plan.losers, plan.done, plan.lsn
         prepared = [b for b in losers if b.state is State.PREPARED]
         if epoch <= done and not prepared:
             self._drop(losers, lsn)
@@ -295,27 +348,11 @@ class Coordinator:
         self._drop(losers, lsn)
         return XaResult(XaStatus.OK, lsn, tuple(returned))
 
-    def divide(
-        self, known: Sequence[XaBranch], gtrid: bytes, winners: Sequence[bytes], application: str, epoch: int
-    ) -> tuple[list[XaBranch], list[XaBranch], int, int]:
-        """Divide the branches of a global transaction into those to commit and those to roll back. Also return the last
-        epoch that was decided, and the LSN for which an answer about it waits. Raises as `decide`.
-        """
-        by_name = {branch.xid.bqual: branch for branch in known}
+    def plan(self, known: Sequence[XaBranch], application: str) -> Division:
+        """Begin to divide the branches of a global transaction into those to commit and those to roll back."""
         progress = self.progress.find(application)
         done, lsn = (NOTHING_DECIDED, 0) if progress is None else (progress.epoch, progress.lsn)
-        chosen: list[XaBranch] = []
-        prepared = State.PREPARED  # looked up once, since there may be thousands
-        if epoch > done:
-            for bqual in dict.fromkeys(winners):
-                branch = by_name.get(bqual)
-                if branch is None:
-                    raise BrokerError(Condition.NOT_FOUND, f"no branch {bqual.hex()} of {gtrid.hex()} is known")
-                if branch.state is not prepared:
-                    raise BrokerError(Condition.ILLEGAL_STATE, f"branch {branch.xid} is {words(branch)}, not prepared")
-                chosen.append(branch)
-        winning = set(chosen)
-        return chosen, [b for b in known if b not in winning and b.state not in HEURISTIC], done, lsn
+        return Division(known, done, lsn)
 
     def decided(self, application: str) -> int:
         """Return the last epoch that was decided for an application."""

@@ -101,16 +101,17 @@ class LargeOutcome:
                     draft.add(operation, b"".join(parts))
                 effects.bereft = effects.bereft or work.reservation.queue.deleted
         record = engine.log.append(kind, prefix, *effects.finish())
-        used: list[list[Any]] = [branch.runs for branch in self._branches]
-        used += [branch.settlements for branch in self._branches if branch.settlements]
+        used: list[list[Any]] = []
+        for branch in self._branches:
+            used.append(branch.runs)
+            branch.runs = []
+            if branch.settlements:
+                used.append(branch.settlements)
+                branch.settlements = []
         effects.apply(record, engine.log.end_lsn, used)
         for branch in reserving:
             for work in branch.reservations:
                 work.apply(engine.log)
-        for branch in self._branches:
-            branch.runs = []
-            if branch.settlements:
-                branch.settlements = []
         return engine.log.end_lsn
 
     @property

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.branches.branch import Input, State, step_each
-from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator
+from escrowmq.core.branches.coordinator import HEURISTIC, Coordinator, Division
 from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_preparation import LargePreparation
@@ -38,20 +38,11 @@ Request = Generator[bool | None, None, XaResult]
 FEW: Final = 100
 """Branches of one global transaction up to which they are decided in one piece."""
 _SEEN: Final = 50  # branches looked at that cost one unit of the budget
-_DIVIDED: Final = 8  # branches that are divided into winners and losers for one unit
+_DIVIDED: Final = 10  # branches of which a third of the division into winners and losers costs one unit
 _FREED: Final = 1000  # branches that are freed in one step
 _DROPPED: Final = 3  # units that the end of a decided branch costs
 
 _state = attrgetter("state")
-
-
-class _Plan(NamedTuple):
-    """A decision over the branches of a global transaction: all of them, with their states, and their division."""
-
-    states: dict[XaBranch, State]
-    chosen: list[XaBranch]
-    losers: list[XaBranch]
-    done: int
 
 
 class LargeRequests:
@@ -200,17 +191,22 @@ class LargeRequests:
                     user=user,
                     permitted=mine.__contains__,
                 )
-            chosen, losers, done, lsn = coordinator.divide(known, gtrid, winners, application, epoch)
+            plan = coordinator.plan(known, application)
+            for count in plan.divide(gtrid, winners, epoch):
+                engine.requests.left -= 1 + count // _DIVIDED
+                if engine.requests.left <= 0:
+                    yield None
+            chosen, losers, done, lsn = plan.chosen, plan.losers, plan.done, plan.lsn
             prepared = [branch.number for branch in losers if branch.state is State.PREPARED]
-            plan = _Plan({branch: branch.state for branch in known}, chosen, losers, done)
             if epoch <= done and not prepared:
+                if not self._holds(plan, gtrid, format_id, permitted, application):
+                    continue
                 dropped = self._rolled_back(losers)
                 yield from self._carried(self._dropped(dropped, lsn))
                 self._free(known, plan, dropped)
                 return XaResult(XaStatus.OK, lsn)
             head = encode_decide_head(application, max(epoch, done), prepared, len(chosen))
             work = LargeOutcome(engine, chosen, len(head))
-            engine.requests.left -= len(known) // _DIVIDED
             for _ in work.gather():
                 yield None
             if len(known) > self.few:
@@ -223,11 +219,13 @@ class LargeRequests:
                 progress.reached(application, max(epoch, done), lsn)
             step_each(chosen, State.PREPARED, Input.COMMIT)
             dropped = self._rolled_back(losers)
+            if len(known) > self.few:
+                engine.requests.left = 0  # the record is enough for this turn
             yield from self._carried(self._decided(work, chosen, dropped, lsn))
             self._free(known, plan, dropped)
             return XaResult(XaStatus.OK, lsn, work.returned)
 
-    def _free(self, known: list[XaBranch], plan: _Plan, dropped: list[tuple[XaBranch, State]]) -> None:
+    def _free(self, known: list[XaBranch], plan: Division, dropped: list[tuple[XaBranch, State]]) -> None:
         """Free the memory of branches that are decided, in pieces. These lists hold the last references to them."""
         plan.states.clear()
         plan.chosen.clear()
@@ -260,7 +258,7 @@ class LargeRequests:
 
     def _holds(
         self,
-        plan: _Plan,
+        plan: Division,
         gtrid: bytes,
         format_id: int,
         permitted: Callable[[XaBranch], bool] | None,
@@ -270,7 +268,8 @@ class LargeRequests:
         if self._coordinator.decided(application) != plan.done:
             return False
         found = self._registry.of_global(gtrid, format_id)
-        new = [branch for branch in found if branch not in plan.states]
+        states = plan.states
+        new = [] if found == [*states] else [branch for branch in found if branch not in states]
         if new and (permitted is None or any(map(permitted, new))):
             return False
         if len(found) - len(new) != len(plan.states):

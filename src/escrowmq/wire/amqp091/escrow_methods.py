@@ -30,6 +30,7 @@ _NO_PROPERTIES: Final = b"\0\0"
 _LIST: Final = 64  # the octets of a list-ok frame that are not names, rounded up
 _ITEM: Final = 5
 _LOOKED_AT: Final = 500  # names that are looked up together
+_DECODED: Final = 10  # names in a request that cost one unit
 _MOST_EPOCH: Final = (1 << 63) - 1
 
 
@@ -80,13 +81,19 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> Iterator[bool | None]
     """Decide a global transaction (PIPE-2). Unroutable messages are returned to the deciding channel, as with a
     commit. Branches that the user may not decide count as unknown, also if their gtrid is the same.
     """
-    names, requests = _winners(method), channel.broker.engine.requests
+    winners, requests = _winners(method), channel.broker.engine.requests
     if method.epoch > _MOST_EPOCH:
         raise BrokerError(Condition.INVALID_ARGUMENT, "the epoch must be below 2^63")
     key = application_key(channel.vhost.name, method.application)
     coordinator, door = channel.broker.coordinator, channel.door
     door.check(Operation.SET_PROGRESS, progress=coordinator.progress.find(key))
-    for name in names:
+    requests.left -= len(winners) // _DECODED
+    names: list[bytes] = []
+    for value in winners:
+        name = value.encode() if isinstance(value, str) else value
+        if not isinstance(name, bytes):
+            raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers must be byte strings")
+        names.append(name)
         winner = channel.broker.branches.by_xid.get(Xid(method.format_id, method.gtrid, name))
         if winner is not None and winner.vhost == channel.vhost.name:
             door.check(Operation.DECIDE_BRANCH, branch=winner)
@@ -117,14 +124,11 @@ def decide(channel: Channel, method: spec.EscrowDecide) -> Iterator[bool | None]
     channel.send(spec.EscrowDecideOk(result.status), result.lsn)
 
 
-def _winners(method: spec.EscrowDecide) -> list[bytes]:
+def _winners(method: spec.EscrowDecide) -> list[FieldValue]:
     winners = method.winners.get("bqual")
     if not isinstance(winners, list) or set(method.winners) != {"bqual"}:
         raise BrokerError(Condition.INVALID_ARGUMENT, "winners must have one field, bqual, which is a list")
-    names = [name.encode() if isinstance(name, str) else name for name in winners]
-    if not all(isinstance(name, bytes) for name in names):
-        raise BrokerError(Condition.INVALID_ARGUMENT, "branch qualifiers must be byte strings")
-    return [name for name in names if isinstance(name, bytes)]
+    return winners
 
 
 def progress(channel: Channel, method: spec.EscrowProgress) -> None:

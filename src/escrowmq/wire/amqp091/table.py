@@ -167,11 +167,7 @@ def _value(buf: bytes, at: int, end: int, depth: int) -> tuple[FieldValue, int]:
     at += 1
     if tag == 0x53:  # S, the most frequent
         start, stop = _extent(buf, at, end)
-        data = buf[start:stop]
-        try:
-            return data.decode(), stop
-        except UnicodeDecodeError:
-            return LongStr(data), stop
+        return _text(buf[start:stop]), stop
     fixed = _FIXED.get(tag)
     if fixed is not None:
         layout, make = fixed
@@ -193,9 +189,23 @@ def _value(buf: bytes, at: int, end: int, depth: int) -> tuple[FieldValue, int]:
         return _fields(buf, at, stop, depth + 1), stop
     items: list[FieldValue] = []
     while at < stop:
-        item, at = _value(buf, at, stop, depth + 1)
-        items.append(item)
+        if buf[at] == 0x53 and at + 5 <= stop:  # a list may have thousands of texts
+            start = at + 5
+            at = start + int.from_bytes(buf[at + 1 : start], "big")
+            if at > stop:
+                raise _fault("a length reaches beyond the end")
+            items.append(_text(buf[start:at]))
+        else:
+            item, at = _value(buf, at, stop, depth + 1)
+            items.append(item)
     return items, stop
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return LongStr(data)
 
 
 def _int32_or_64(value: int) -> int:

@@ -5,11 +5,13 @@ the pieces.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from escrowmq.core.branches import coordinator
 from escrowmq.core.branches.branch import Publication, Settlement
+from escrowmq.core.branches.coordinator import Division
 from escrowmq.core.branches.large_outcome import LargeOutcome
 from escrowmq.core.branches.large_requests import Request
 from escrowmq.core.branches.xa import XaResult, XaStatus
@@ -439,3 +441,34 @@ def test_a_queue_that_is_deleted_before_the_turn_of_the_record_is_left_out() -> 
     assert state(site) == state(plain)
     assert site.live() == used(site)
     assert state(site.restart()) == state(plain.restart())
+
+
+@pytest.mark.rule("FAIR-1", "PIPE-2")
+@pytest.mark.parametrize("changes", [False, True])
+def test_the_branches_of_a_decision_are_divided_in_pieces(changes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "_PIECE", 2)
+    site = XaSite()
+    site.broker.large_requests.few = 0
+    site.queue("q")
+    xids = [Xid(1, b"global", b"%d" % number) for number in range(9)]
+    for xid in xids:
+        site.prepared(xid)
+    sizes: list[int] = []
+    divide = Division.divide
+
+    def divided(plan: Division, gtrid: bytes, winners: Sequence[bytes], wanted: int) -> Iterator[int]:
+        for size in divide(plan, gtrid, winners, wanted):
+            sizes.append(size)
+            if changes and len(sizes) == 4:
+                assert site.coordinator.rollback(xids[8]).status is OK
+            yield size
+
+    monkeypatch.setattr(Division, "divide", divided)
+    winners = [xid.bqual for xid in xids[:4]]
+    request = site.broker.large_requests.decide(b"global", 1, winners, application="app", epoch=1)
+    assert pieces(site, request).status is OK
+    settled(site)
+    assert max(sizes) == 2
+    assert len(sizes) > (20 if changes else 10), "a change in between makes it begin again"
+    assert [content for _, content, _ in site.ready(site.vhost.queue("to"))] == 4 * [b"new"]
+    assert not site.branches.views()
