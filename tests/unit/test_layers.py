@@ -36,7 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "history",
         "inspection.describe",
         "journal.reader",
-        "pipeline.human",
+        "human",
     ),
     # The process that serves the management API, metrics and console.
     "web": ("admin.http", "console", "logs"),
@@ -59,6 +59,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "core.queues.outcome",
         "core.branches.xid",
         "core.topology",  # it routes messages again
+        "human",
         "java",
         "journal.bulk",
         "journal.digests",
@@ -84,6 +85,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # It uses only public interfaces: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),
+    "human": (),
     "text": (),
     "urls": (),
     "config": ("units",),

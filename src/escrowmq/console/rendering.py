@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from escrowmq.pipeline.human import duration, size
+from escrowmq.human import duration, size
 
 VENDORED: Final = {"htmx": "htmx-2.0.11.min.js", "uplot": "uplot-1.6.32.min.js", "uplot_css": "uplot-1.6.32.min.css"}
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.pipeline.human import duration
+from escrowmq.human import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

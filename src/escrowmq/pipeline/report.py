@@ -10,11 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.human import duration, size
 from escrowmq.pipeline import half, plots
 from escrowmq.pipeline.coverage import RecordedMoves, checked, recorded
 from escrowmq.pipeline.digests import Compared
 from escrowmq.pipeline.findings import of_subjects
-from escrowmq.pipeline.human import duration, size
 from escrowmq.pipeline.page import STYLE, life_of, lives_of, table, violation
 
 if TYPE_CHECKING:

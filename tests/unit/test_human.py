@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.pipeline.human import duration, size
+from escrowmq.human import duration, size
 
 
 @pytest.mark.parametrize(
