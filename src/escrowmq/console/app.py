@@ -213,7 +213,8 @@ class Console:
 
 
 def _html(template: str, status: HTTPStatus = HTTPStatus.OK, /, **context: Any) -> Response:
-    return HTMLResponse(render(template, **context), status, HEADERS)
+    # Clients can bring texts into the broker that have half of a surrogate pair; a question mark is shown for it.
+    return HTMLResponse(render(template, **context).encode("utf-8", "replace"), status, HEADERS)
 
 
 def _failure(status: HTTPStatus, text: str) -> Response:

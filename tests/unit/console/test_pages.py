@@ -114,6 +114,14 @@ def test_names_and_bodies_cannot_bring_in_markup() -> None:
         assert "&lt;img" in text
 
 
+def test_arguments_that_utf8_and_json_have_not_are_shown() -> None:
+    browser = InDoubt()
+    browser.client.declare(1, "odd", arguments={"x-odd": float("nan")})
+    assert "NaN" in browser.text("/console/queues/%2F/odd")
+    browser.server.broker.directory.vhost("/").queue("odd").arguments["x-odder"] = "\ud800"
+    assert "x-odder" in browser.text("/console/queues/%2F/odd")
+
+
 def test_looking_at_messages_takes_none() -> None:
     browser = InDoubt()
     browser.client.publish(1, "q", b"first", b"second")

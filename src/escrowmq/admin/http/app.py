@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from escrowmq.admin.http.access_changes import ACCESS_CHANGES
+from escrowmq.admin.http.answers import JsonAnswer
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
 from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
@@ -79,7 +80,7 @@ class HttpInterface:
                 await self._broker.ask("ping")
         except TimeoutError as error:
             raise BrokerUnavailable(f"the broker did not answer within {HEALTH_SECONDS:g} s") from error
-        return JSONResponse({"status": "ok"})
+        return JsonAnswer({"status": "ok"})
 
     async def read(self, request: Request) -> Response:
         """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""
@@ -88,7 +89,7 @@ class HttpInterface:
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
         reading = Reading(self._broker, operator, names, request.query_params)
-        return JSONResponse(await route.answer(reading))
+        return JsonAnswer(await route.answer(reading))
 
     async def change(self, request: Request) -> Response:
         """Change something, as RabbitMQ's management API does, or as an operator decides (see `escrow.CHANGES`)."""
@@ -108,13 +109,13 @@ class HttpInterface:
         writing = Writing(self._broker, operator, names, request.query_params, request.headers, body)
         done = await route.change(writing)
         headers = {"location": done.location} if done.location else {}
-        return JSONResponse(done.body, done.status, headers) if done.has_body else Response(b"", done.status, headers)
+        return JsonAnswer(done.body, done.status, headers) if done.has_body else Response(b"", done.status, headers)
 
     async def _decide(self, request: Request, operator: Operator, operation: str, names: dict[str, str]) -> Response:
         if ADMINISTRATOR not in operator.tags:
             raise NotAuthorised("User lacks the tag that this needs")
         reason = reason_of(request.headers.get("content-type", ""), await _body(request))
-        return JSONResponse(await self._broker.ask(operation, **names, by=operator.user, why=reason))
+        return JsonAnswer(await self._broker.ask(operation, **names, by=operator.user, why=reason))
 
     async def _user(self, request: Request) -> Operator:
         """Return the user of a request below `/api/`. Raises NotAuthorised for one without a tag."""
@@ -210,28 +211,28 @@ def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
 async def _not_authorised(request: Request, error: Exception) -> Response:
     del request
     body = {"error": "not_authorized", "reason": str(error)}
-    return JSONResponse(body, 401, _CHALLENGE)
+    return JsonAnswer(body, 401, _CHALLENGE)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     del request
-    return JSONResponse({"error": "Object Not Found", "reason": str(error) or "Not Found"}, 404)
+    return JsonAnswer({"error": "Object Not Found", "reason": str(error) or "Not Found"}, 404)
 
 
 async def _unhealthy(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HealthFailure)
-    return JSONResponse({"status": "failed", "reason": str(error), **error.more}, 503)
+    return JsonAnswer({"status": "failed", "reason": str(error), **error.more}, 503)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
     _log.warning("%s: %s", request.url.path, error)
-    return JSONResponse({"error": "unavailable", "reason": "the broker does not answer"}, 503)
+    return JsonAnswer({"error": "unavailable", "reason": "the broker does not answer"}, 503)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     del request
-    return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
+    return JsonAnswer({"error": "bad_request", "reason": str(error)}, 400)
 
 
 async def _broker_refused(request: Request, error: Exception) -> Response:
@@ -241,7 +242,7 @@ async def _broker_refused(request: Request, error: Exception) -> Response:
         return await _refused(request, error)
     found = refusal(error)
     headers = _CHALLENGE if found.status == HTTPStatus.UNAUTHORIZED else {}
-    return JSONResponse({"error": found.error, "reason": found.reason}, found.status, headers)
+    return JsonAnswer({"error": found.error, "reason": found.reason}, found.status, headers)
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -261,6 +262,6 @@ async def _fault(request: Request, error: Exception) -> Response:
         413: "payload_too_large",
     }
     reason = NOT_ALLOWED if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
-    return JSONResponse(
+    return JsonAnswer(
         {"error": names.get(error.status_code, "error"), "reason": reason}, error.status_code, error.headers
     )

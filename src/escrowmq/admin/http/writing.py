@@ -85,7 +85,7 @@ class Writing(Reading):
     def number(self, name: str, default: int | None = None) -> int:
         """Return a number of the body, which may be a text. Raises BadQuery."""
         value = self.body.get(name, default)
-        if isinstance(value, str) and value.isascii() and value.lstrip("-").isdigit() and len(value) < 19:
+        if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 19:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadQuery(f"key_missing: {name}" if value is None else f"{name}: a number is needed")
@@ -113,11 +113,14 @@ class WriteRoute(NamedTuple):
 
 
 def parsed(body: bytes) -> Any:
-    """Return the JSON in a body; an empty one is an empty object. Raises BadQuery."""
+    """Return the JSON in a body; an empty one is an empty object. Raises BadQuery, also for numbers and halves of
+    surrogate pairs that Python would read, but that no answer could show and no other client could use.
+    """
     if not body.strip():
         return {}
     try:
         value = json.loads(body)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):  # also for bytes that are no UTF-8
         raise BadQuery("the body is not valid JSON") from None
     if is_nested(value):

@@ -36,7 +36,7 @@ def test_a_number_may_be_a_text(value: object, number: int) -> None:
     assert writing({"n": value}).number("n") == number
 
 
-@pytest.mark.parametrize("value", [True, "x", "", "1" * 30, "²", 1.5, None, []])
+@pytest.mark.parametrize("value", [True, "x", "", "1" * 30, "²", "--5", "-", 1.5, None, []])
 def test_other_values_are_no_numbers(value: object) -> None:
     with pytest.raises(BadQuery):
         writing({"n": value}).number("n")
@@ -66,3 +66,13 @@ def test_a_body_is_parsed() -> None:
     for bad in (b"{", b"\xff", b"[" * 100_000, b"[" * 100 + b"]" * 100):
         with pytest.raises(BadQuery):
             parsed(bad)
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', '{"\\udfff": 1}', "NaN", "-Infinity", "1e400", "[[1e999]]"])
+def test_texts_and_numbers_that_no_answer_could_show_are_refused(value: str) -> None:
+    with pytest.raises(BadQuery, match="the body is not valid JSON"):
+        parsed(b'{"x": %s}' % value.encode())
+
+
+def test_a_pair_of_surrogates_is_a_character() -> None:
+    assert parsed(b'{"x": "\\ud83d\\ude00"}') == {"x": "\U0001f600"}
