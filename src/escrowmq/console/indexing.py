@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Final
 
 LOOKED_SECONDS: Final = 600.0
 """The process ends when nobody has asked for messages for so long."""
+_log = logging.getLogger("escrowmq.http")
 
 
 class Indexer:
@@ -20,6 +22,7 @@ class Indexer:
         self._data_dir = data_dir
         self._clock = clock
         self._looked = 0.0
+        self._starting = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -31,10 +34,15 @@ class Indexer:
     async def looked(self) -> None:
         """Note that somebody looks for messages, and start the process if it does not run."""
         self._looked = self._clock()
-        if not self.running:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "escrowmq.history", str(self._data_dir)), stdin=asyncio.subprocess.PIPE
-            )
+        async with self._starting:  # one process, also for requests at the same time
+            if self.running:
+                return
+            command = (sys.executable, "-m", "escrowmq.history", str(self._data_dir))
+            try:
+                self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+            except OSError as error:
+                _log.warning("the process that keeps the index of messages cannot be started: %s", error)
+                return
             self._task = asyncio.get_running_loop().create_task(self._end_later(self._process))
 
     async def _end_later(self, process: asyncio.subprocess.Process) -> None:

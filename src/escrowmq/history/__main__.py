@@ -13,7 +13,7 @@ from typing import Final
 
 from escrowmq import logs
 from escrowmq.history.following import bring_up_to_date, written_at
-from escrowmq.history.index import MessageIndex
+from escrowmq.history.index import MessageIndex, discard
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
 SECONDS: Final = 1.0
@@ -22,18 +22,39 @@ _log = logging.getLogger("escrowmq.http")
 
 
 def follow(folder: Path) -> None:
-    """Keep the index of the journal in `folder` up to date until standard input ends."""
-    index = MessageIndex(folder)
+    """Keep the index of the journal in `folder` up to date until standard input ends. A damaged index is made again,
+    once: it is written without syncs, so a power cut can damage it.
+    """
+    try:
+        _follow(folder)
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:  # a full disk, for example, is a subclass
+            raise
+        _log.warning("the index of messages is damaged and is made again: %s", error)
+    else:
+        return
+    discard(folder)
+    _follow(folder)
+
+
+def _follow(folder: Path) -> None:
     known: dict[str, int] | None = None
-    while True:
-        written = written_at(folder)
-        if written != known:
-            for _ in bring_up_to_date(folder, index):
-                if _ended(0):
-                    return
-            known = written
-        if _ended(SECONDS):
-            return
+    index = MessageIndex(folder)
+    try:
+        while True:
+            if not index.in_place:
+                index.close()
+                index, known = MessageIndex(folder), None
+            written = written_at(folder)
+            if written != known:
+                for _ in bring_up_to_date(folder, index):
+                    if _ended(0):
+                        return
+                known = written
+            if _ended(SECONDS):
+                return
+    finally:
+        index.close()
 
 
 def main() -> int:

@@ -66,7 +66,7 @@ def _add_frame(index: MessageIndex, frame: Frame) -> None:
             continue
         try:
             index.add(found_in(kind, lsn, payload), lsn, frame.time_us)
-        except (struct.error, ValueError, LookupError, TypeError) as error:
+        except (struct.error, ValueError, LookupError, TypeError, OverflowError) as error:
             _log.warning("the record at LSN %#x is not in the index of messages: %s", lsn, error)
 
 

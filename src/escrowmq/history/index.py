@@ -63,10 +63,11 @@ class MessageIndex:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         """Open the index, or make one. Raises sqlite3.Error, and OSError; for reading, there must be one."""
-        path = folder / FOLDER / NAME
+        path = self._path = folder / FOLDER / NAME
         if not read_only:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._inode = _inode(path)
         mode = "ro" if read_only else "rw"
         self._db = sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
         if not read_only:
@@ -78,6 +79,11 @@ class MessageIndex:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file has not been deleted or replaced since it was opened."""
+        return _inode(self._path) == self._inode
 
     # -- writing
 
@@ -112,7 +118,16 @@ class MessageIndex:
         for each in found:
             match each:
                 case MessageEvent(queue, first, length, what, detail):
-                    row: Sequence[Any] = (queue, first, first + length - 1, lsn, time_us, what, detail, length > WIDE)
+                    row: Sequence[Any] = (
+                        queue,
+                        first,
+                        first + length - 1,
+                        lsn,
+                        time_us,
+                        what,
+                        _valid(detail),
+                        length > WIDE,
+                    )
                     self._db.execute("insert into event values (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 case IndexedBlock():
                     self._add_block(each, lsn)
@@ -123,14 +138,22 @@ class MessageIndex:
                         (queue, first, lsn, block),
                     )
                 case IndexedBranch(number, xid):
-                    self._db.execute("insert or replace into branch values (?, ?, ?)", (number, xid, lsn))
+                    self._db.execute("insert or replace into branch values (?, ?, ?)", (number, _valid(xid), lsn))
 
     def _add_block(self, block: IndexedBlock, lsn: int) -> None:
         places: Sequence[tuple[int | None, int | None]] = block.targets or [(None, None)]
         self._db.executemany(
             "insert into message values (?, ?, ?, ?, ?, ?, ?)",
             [
-                (ident, correlation, queue, None if first is None else first + number, block.lsn, number, lsn)
+                (
+                    _valid(ident),
+                    _valid(correlation),
+                    queue,
+                    None if first is None else first + number,
+                    block.lsn,
+                    number,
+                    lsn,
+                )
                 for queue, first in places
                 for number, (ident, correlation) in enumerate(block.ids)
                 if ident is not None or correlation is not None
@@ -206,3 +229,21 @@ class MessageIndex:
 
     def _set(self, name: str, value: object) -> None:
         self._db.execute("insert or replace into meta values (?, ?)", (name, value))
+
+
+def discard(folder: Path) -> None:
+    """Delete the index, which can be made again. Raises OSError."""
+    for path in (folder / FOLDER).glob(f"{NAME}*"):
+        path.unlink(missing_ok=True)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def _valid(text: str | None) -> str | None:
+    """Return a text with a question mark for each half of a surrogate pair, which SQLite does not store."""
+    return None if text is None else text.encode("utf-8", "replace").decode()

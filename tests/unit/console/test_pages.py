@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from escrowmq.console.indexing import Indexer
 from escrowmq.console.pages import MENU, PAGES
 from escrowmq.core.branches.branch import State
+from escrowmq.history.events import IndexedBranch, MessageEvent
+from escrowmq.history.index import MessageIndex
 from tests.unit.admin.test_half import Bench as HalfBench
 from tests.unit.console.sites import Browser, notices
 from tests.unit.inspection.journals import small_journal
@@ -120,6 +124,26 @@ def test_arguments_that_utf8_and_json_have_not_are_shown() -> None:
     assert "NaN" in browser.text("/console/queues/%2F/odd")
     browser.server.broker.directory.vhost("/").queue("odd").arguments["x-odder"] = "\ud800"
     assert "x-odder" in browser.text("/console/queues/%2F/odd")
+
+
+def test_a_queue_that_is_named_like_a_branch_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: Indexer) -> None:
+        pass
+
+    monkeypatch.setattr(Indexer, "looked", nothing)
+    with closing(MessageIndex(tmp_path)) as index:
+        index.begin(b"journal")
+        index.add_queue(1, "/", "q", 10)
+        details = (
+            "from branch 99999999999999999999: expired",
+            "by branch 7, which is in doubt",
+            "by branch " + "9" * 30,
+        )
+        index.add([IndexedBranch(7, "1:aa:bb"), *(MessageEvent(1, 0, 1, "x", detail) for detail in details)], 20, 9)
+        index.commit(30, 30)
+    text = Browser(folder=tmp_path).text("/console/messages?queue=q&position=0")
+    assert text.count("Branch 7 is") == text.count(" is <a href") == 1
+    assert "from branch 99999999999999999999: expired" in text
 
 
 def test_looking_at_messages_takes_none() -> None:

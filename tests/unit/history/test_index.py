@@ -44,6 +44,22 @@ def test_a_message_is_found_by_each_id_on_each_queue(index: MessageIndex) -> Non
     assert index.at("/", "orders", 7) == []
 
 
+def test_half_of_a_surrogate_pair_in_a_text_is_a_question_mark(index: MessageIndex) -> None:
+    index.add([IndexedBlock(100, [("\udcff", "\ud800x")], [(1, 0)]), IndexedBranch(3, "1:\udcff:")], 100, 7)
+    index.add([MessageEvent(1, 0, 1, "published", "\udcff")], 100, 7)
+    assert places(index, "?x") == [("orders", 0)]
+    assert lives(index, 1, 0) == ["published"]
+
+
+def test_an_index_knows_that_its_file_was_deleted(index: MessageIndex, tmp_path: Path) -> None:
+    seen = [index.in_place]
+    (tmp_path / FOLDER / NAME).unlink()
+    seen.append(index.in_place)
+    (tmp_path / FOLDER / NAME).touch()
+    seen.append(index.in_place)
+    assert seen == [True, False, False]
+
+
 def test_messages_of_a_prepared_branch_get_their_places_at_the_commit(index: MessageIndex) -> None:
     index.add([IndexedBranch(3, "1:a:b"), IndexedBlock(100, [("a", None), ("b", None)], [])], 100, 7)
     assert places(index, "b") == [(None, None)]

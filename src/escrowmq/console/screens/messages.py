@@ -15,7 +15,7 @@ from escrowmq.history.index import IndexedPlace, LifeMoment, MessageIndex
 
 LIVES: Final = 20
 """Places whose lives are shown together."""
-_BRANCH: Final = re.compile(r"branch (\d+)")
+_BRANCH: Final = re.compile(r"by (?:an operator, )?branch ([0-9]{1,18})\b")
 
 
 class MessageLife(NamedTuple):
@@ -82,8 +82,8 @@ def _life(index: MessageIndex, place: IndexedPlace) -> MessageLife:
     moments = index.life(place.queue, place.position)
     xids = {}
     for moment in moments:
-        for number in _BRANCH.findall(moment.detail):
-            xid = index.xid_of(int(number))
-            if xid is not None:
-                xids[number] = xid
+        named = _BRANCH.match(moment.detail)  # elsewhere, it would be the name of a queue
+        xid = None if named is None else index.xid_of(int(named[1]))
+        if named is not None and xid is not None:
+            xids[named[1]] = xid
     return MessageLife(place, moments, xids)
