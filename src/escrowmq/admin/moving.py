@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.admin.authority import Authority
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.access.table import Operation as Right
-from escrowmq.core.branches.branch import Limits, Publication, Settlement
+from escrowmq.core.branches.branch import Keep, Limits, Publication, Settlement
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue, Session
 
+if TYPE_CHECKING:
+    from escrowmq.core.engine import Engine
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.queues.consumer import Consumer
+
 MOST: Final = 100_000
 """The number of messages that one operation moves."""
 PIECE: Final = 100
 """Messages that are moved in one transaction."""
+
+
+class NotMoved:
+    """Gets the messages of a move that was refused (`core.branches.branch.Keeper`). They return to their places, and
+    the attempt does not count towards the delivery limit: otherwise, a full destination would cost messages.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def keep(self, consumer: Consumer, tags: Sequence[int], entries: Sequence[Entry]) -> None:
+        """See `Keeper.keep`."""
+        del tags
+        self._engine.release(consumer, list(entries))
 
 
 class MoveAdmin:
@@ -72,12 +91,13 @@ class MoveAdmin:
             return 0
         branch = transactions.begin(Limits(), Watch(engine.deadlines, 0, lambda: None))
         try:
-            transactions.enlist(branch, Settlement(taken_from.getter, entries, Disposition.ACCEPTED))
+            undo = Keep(NotMoved(engine), range(len(entries)))
+            transactions.enlist(branch, Settlement(taken_from.getter, entries, Disposition.ACCEPTED, undo))
             for entry in entries:
                 transactions.enlist(branch, Publication(entry.run.envelope, [entry.content], (target,)))
             transactions.commit(branch)
         except BrokerError:  # the destination refuses them at its limit, for example; they return to their places
-            transactions.abandon(branch)
+            transactions.close(branch)
             raise
         transactions.begin_again(branch)
         transactions.close(branch)

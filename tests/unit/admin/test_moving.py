@@ -80,6 +80,18 @@ def test_a_destination_that_refuses_messages_at_its_limit_leaves_the_rest_where_
     assert bench.depths() == (3, 2)
 
 
+def test_a_refused_move_is_no_failed_delivery() -> None:
+    source = {"x-queue-type": "quorum", "x-delivery-limit": 1}
+    bench = Bench(source=source, target={"x-max-length": 1, "x-overflow": "reject-publish"})
+    for _ in range(3):
+        with pytest.raises(BrokerError):
+            bench.move()
+        bench.server.end_turn()
+    assert bench.depths() == (5, 0)
+    assert bench.move(count=1) == 1
+    assert bodies(bench.server, "to") == [b"0"]
+
+
 def test_a_user_needs_permissions_for_both_queues() -> None:
     for permissions in (("", "", ""), ("", "amq.default", ""), ("", "", "from")):
         bench = Bench()
