@@ -38,7 +38,7 @@ class LinkAdmin:
         """End a terminus, and return the number of deliveries that were unsettled on it. A client that has it attached
         is told.
         """
-        terminus = self._found(vhost, container, link, LinkRole(role))
+        terminus = self._found(vhost, container, link, _role(role))
         count = terminus.unsettled
         await self._process.durably(lambda: self._termini.end(terminus))
         return count
@@ -79,3 +79,10 @@ def ending(process: BrokerProcess, termini: Iterable[Terminus]) -> Generator[Non
             process.begin()
             process.broker.termini.end(terminus)
         yield
+
+
+def _role(text: str) -> LinkRole:
+    try:
+        return LinkRole(text)
+    except ValueError:
+        raise OperationRefused(f"the role of a link is incoming or outgoing, and not {text!r}") from None

@@ -49,6 +49,7 @@ class UserAdmin:
 
     async def add_user(self, name: str, password: str | None = None, tags: Iterable[str] = ()) -> None:
         """Add a user. A user without a password can log in with a client certificate only."""
+        checked_name(name, "name of a user")
         if name in self._access.users:
             raise OperationRefused(f"user '{name}' already exists")
         hashes = await self._hash(password)

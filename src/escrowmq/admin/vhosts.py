@@ -38,6 +38,7 @@ class VhostAdmin:
 
     async def add_vhost(self, name: str) -> None:
         """Add a virtual host. Raises OperationRefused if it exists."""
+        checked_name(name, "name of a virtual host")
 
         def change() -> None:
             if not self._broker.directory.add_vhost(name):

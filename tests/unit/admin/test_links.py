@@ -107,3 +107,8 @@ def test_an_unknown_link_is_refused(operation: str) -> None:
     role = {"role": "outgoing"} if operation == "link.expire" else {}
     with pytest.raises(OperationRefused, match="no outgoing link 'x' of container 'c' in vhost '/'"):
         Bench().do(operation, vhost="/", container="c", link="x", **role)
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(OperationRefused, match="incoming or outgoing"):
+        Bench().do("link.expire", **CONSUMER, role="sideways")

@@ -138,3 +138,11 @@ def test_deleting_a_key_closes_the_connections_of_its_user() -> None:
     bench.process.connections[connection] = None
     perform(bench.operations, "user.key.delete", name="alice", key="mine")
     assert connection.reasons == ["access key 'mine' of user 'alice' was deleted"]
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\ud800"])
+def test_a_name_that_no_client_could_use_is_refused(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(BrokerError):
+        perform(bench.operations, "user.add", name=name)
+    assert name not in bench.users

@@ -190,3 +190,11 @@ def test_recovery_drops_what_an_older_version_left_behind() -> None:
     bench.server.run_disk()
     again = SimServer(storage).broker
     assert (again.branches.by_xid, again.coordinator.progress.all()) == ({}, [])
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\ud800"])
+def test_a_name_that_no_client_could_use_is_refused(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(BrokerError):
+        perform(bench.operations, "vhost.add", name=name)
+    assert name not in bench.vhosts
