@@ -66,7 +66,7 @@ class LargeCommit:
             entries = settlement.entries
             begin = 0
             while begin < len(entries):
-                end = begin + self._effects.together(settlement)
+                end = self._effects.end_of_piece(settlement, begin)
                 yield self._effects.settle(settlement, entries[begin:end])
                 begin = end
         for posts in self._branch.arrivals:

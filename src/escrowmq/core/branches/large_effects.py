@@ -169,10 +169,20 @@ class LargeEffects:
         self._runs.append((run, taken))
         return 1 + len(queues) + count // _ALIKE
 
-    def together(self, settlement: Settlement) -> int:
-        """Return how many deliveries of a settlement are settled in one step."""
-        rejects = settlement.disposition is Disposition.REJECTED
-        return min(PIECE, self._engine.dead_letters.together) if rejects else PIECE
+    def end_of_piece(self, settlement: Settlement, begin: int) -> int:
+        """Return the number behind the last delivery of a settlement that is settled together with number `begin`."""
+        entries, routes = settlement.entries, settlement.routes
+        end = min(begin + PIECE, len(entries))
+        if settlement.disposition is Disposition.REJECTED:
+            portion, queue = self._engine.dead_letters.portion(Outcome.REJECTED), settlement.consumer.queue
+            for i in range(begin, end):
+                if routes is None:
+                    fits = portion.admits(queue, entries[i])
+                else:
+                    fits = portion.admits_places(len(routes.get(entries[i].position, ())))
+                if not fits:
+                    return i
+        return end
 
     def settle(self, settlement: Settlement, entries: list[Entry]) -> int:
         """Gather the outcome of `entries`, which are a part of a settlement."""

@@ -78,7 +78,7 @@ class LargeOutcome:
             entries = settlement.entries
             begin = 0
             while begin < len(entries):
-                end = begin + effects.together(settlement)
+                end = effects.end_of_piece(settlement, begin)
                 yield effects.settle(settlement, entries[begin:end])
                 begin = end
 

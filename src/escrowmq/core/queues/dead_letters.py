@@ -16,6 +16,7 @@ from escrowmq.core.messages.keys import with_own_keys
 from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues.deaths import circular, dead_envelope, in_parts
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.portions import Portion
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.decision import Placing
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 PLACES: Final = 1_000_000
 """Maximum number of places in one record, which are runs of messages times their queues. A record of one message may
 have more."""
-TOGETHER: Final = 1000
-"""Places in queues that one piece of rejected messages may take, unless more queues than ever before get them."""
-_USUAL: Final = 16  # queues that a dead letter is expected to go to, at most
 _PLACED: Final = 8  # messages in one queue each that cost one unit of the turn's budget
 _UNMARKED: Final = Marks()
 _envelope = attrgetter("run.envelope")
@@ -59,16 +57,29 @@ class Host(decision.Host, Protocol):
 class DeadLetters:
     """Publishes messages that leave their queues to the queues' dead-letter exchanges."""
 
-    __slots__ = ("_host", "_widest")
+    __slots__ = ("_host",)
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._widest = _USUAL  # the most queues that a dead letter has gone to
 
-    @property
-    def together(self) -> int:
-        """How many messages may be rejected in one piece of work. There are few if some have gone to many queues."""
-        return max(TOGETHER // self._widest, 1)
+    def portion(self, outcome: Outcome) -> Portion:
+        """Return an empty piece of work, to which messages are added before they leave their queues with `outcome`."""
+        return Portion(self, outcome)
+
+    def width(self, queue: Queue, entry: Entry, outcome: Outcome) -> tuple[int, bool]:
+        """Return how many queues `entry` of `queue` would reach as a dead letter, and whether other messages with its
+        envelope reach the same.
+        """
+        host, exchange = self._host, queue.options.dead_letter_exchange
+        if exchange is None or queue.deleted or queue.is_stream:
+            return 0, True
+        vhost = host.vhost_of(queue)
+        if exchange not in vhost.exchanges:
+            return 0, True
+        ((envelope, content),) = with_own_keys(host.formats, [entry])
+        dead = dead_envelope(envelope, queue, outcome, host.now)
+        alike = envelope is entry.run.envelope and not vhost.needs_content(exchange)
+        return len(self._targets(vhost, dead, content)), alike
 
     def send(
         self, queue: Queue, entries: list[Entry], outcome: Outcome, modification: Modification | None = None
@@ -159,7 +170,6 @@ class DeadLetters:
 
     def _targets(self, vhost: VirtualHost[Queue], dead: Envelope, content: bytes) -> tuple[Queue, ...]:
         routed = self._host.route(vhost, dead, content)
-        self._widest = max(self._widest, len(routed))
         return tuple(target for target in routed if not circular(dead.deaths, target.name))
 
     def place_routed(

@@ -57,13 +57,13 @@ class Lifetime:
         queue = self._queue()
         if queue is None:
             return
-        most = STEP
-        if queue.options.dead_letter_exchange is not None:
-            most = min(STEP, self._host.dead_letters.together)
+        portion = self._host.dead_letters.portion(Outcome.EXPIRED)
         dead: list[Entry] = []
         size = 0
         head = queue.head()
-        while head is not None and 0 < head.run.expires_at < end and len(dead) < most and size < STEP_BYTES:
+        while head is not None and 0 < head.run.expires_at < end and len(dead) < STEP and size < STEP_BYTES:
+            if not portion.admits(queue, head):
+                break
             queue.change()
             dead += queue.order.take(1)
             size += len(head.content)

@@ -30,14 +30,27 @@ def has_room(queue: Queue, promised: tuple[int, int] | None, count: int, size: i
     )
 
 
-def taken_over_limit(queue: Queue, host: Host) -> list[Entry]:
-    """Remove and return the entries at the head that exceed the limits."""
+def taken_over_limit(queue: Queue, host: Host) -> tuple[list[Entry], bool]:
+    """Remove and return entries at the head that exceed the limits, and whether those are all of them. There are fewer
+    if their dead letters go to many queues.
+    """
     most, most_bytes = queue.options.max_length, queue.options.max_length_bytes
+    portion = None
+    if queue.options.dead_letter_exchange is not None:
+        portion = host.dead_letters.portion(Outcome.DROPPED)
     found: list[Entry] = []
     while (most is not None and len(queue.order) > most) or (
         most_bytes is not None and queue.bytes > most_bytes and len(queue.order)
     ):
         over = len(queue.order) - most if most is not None else 1
+        if portion is not None:
+            head = queue.head()
+            if head is None:
+                break
+            if not portion.admits(queue, head):
+                host.budget.left -= portion.places
+                return found, False
+            over = 1
         queue.change()
         try:
             taken = queue.order.take(max(over, 1))
@@ -46,15 +59,18 @@ def taken_over_limit(queue: Queue, host: Host) -> list[Entry]:
             break
         queue.bytes -= sum([len(entry.content) for entry in taken])
         found += taken
-    return found
+    return found, True
 
 
 def drop_over_limit(queue: Queue, host: Host) -> None:
-    """Drop the entries at the head that exceed the limits.
+    """Drop the entries at the head that exceed the limits. If some are left for the next piece of work, the queue stays
+    dirty, and exceeds its limits until then.
 
     This happens only at the end of a turn. Dropped entries may be dead-lettered to other queues, and a publish in this
     turn relies on the next positions of those queues.
     """
-    dropped = taken_over_limit(queue, host)
+    dropped, all_of_them = taken_over_limit(queue, host)
     if dropped:
         host.dead_letters.send(queue, dropped, Outcome.DROPPED)
+    if not all_of_them:
+        host.dirty[queue] = None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.core.engine import Engine
     from escrowmq.core.queues.outcome import Disposition
+    from escrowmq.core.queues.portions import Portion
     from escrowmq.core.queues.queue import Queue
 
 
@@ -336,6 +337,14 @@ class Acquisitions:
         if self.holding is not None and self.holding.share > STEP:
             self.holding.shrink(self._unsettled.bytes + self._unsent)
         return taken
+
+    def reach(self, first: int, last: int, portion: Portion) -> int:
+        """Return the number up to which deliveries with the numbers `first` to `last` become dead letters in one piece
+        of work. It is `first` if some are locked, since their content is not known.
+        """
+        if self.locks and self.locks.select(range(first, min(last + 1, self._unsettled.next_tag))):
+            return first
+        return portion.reach(self._unsettled.stretches(first), first, last, last - first + 1)
 
     def _take_locked(self, first: int, last: int, *, content: bool) -> list[Stretch]:
         """Unlock deliveries. With `content` they are put into memory, otherwise they are returned."""

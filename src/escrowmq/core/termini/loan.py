@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.marks import Modification
-from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.unsettled import entries_by_consumer
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, numbered_ranges
@@ -154,6 +154,11 @@ class Loan:
         log = self._termini.engine.log
         log.append(Kind.ACQUIRED, encode_acquired(terminus.number, queue.ident, ranges))
         return AcquiredNumbers(first, log.end_lsn)
+
+    def reach(self, first: int, last: int) -> int:
+        """Return the number up to which the deliveries with the numbers `first` to `last` are rejected together."""
+        portion = self._termini.engine.dead_letters.portion(Outcome.REJECTED)
+        return self.terminus.deliveries.reach(first, last, portion) if self.latest else last
 
     def settle(self, first: int, last: int, disposition: Disposition | Modification) -> int:
         """Settle the deliveries with the numbers `first` to `last`. Return how many there were; the others are ignored.

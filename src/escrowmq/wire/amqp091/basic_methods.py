@@ -174,7 +174,7 @@ def _refused(*, requeue: bool) -> Disposition:
 
 def basic_nack(channel: Channel, method: spec.BasicNack) -> Iterator[None] | None:
     disposition, engine = _refused(requeue=method.requeue), channel.broker.engine
-    most = min(settling.AT_ONCE, engine.returns.piece if method.requeue else engine.dead_letters.together)
+    most = min(settling.AT_ONCE, engine.returns.piece) if method.requeue else 1
     if method.multiple and channel.unsettled.count > most:
         return settling.settle_in_pieces(channel, method.delivery_tag, disposition)
     settling.settle(channel, method.delivery_tag, disposition, multiple=method.multiple)

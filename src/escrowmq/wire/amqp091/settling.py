@@ -9,7 +9,7 @@ from escrowmq.core.access.holdings import STEP
 from escrowmq.core.branches.branch import RETURN, Keep, Settlement, TransactionBranch
 from escrowmq.core.budget import DEAD_LETTERED, RETURNED, SETTLED
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.returning import TOGETHER, Standstill
 from escrowmq.core.queues.runs import Stretch
 from escrowmq.core.queues.unsettled import by_consumer, entries_by_consumer
@@ -50,12 +50,16 @@ def settle_in_pieces(channel: Channel, tag: int, disposition: Disposition) -> It
     pause = Standstill(unsettled.queues() if returns else ())
     together = _ACCEPTED_TOGETHER if disposition is _ACCEPTED else TOGETHER
     most, dead_letters = min(together, channel.broker.engine.returns.piece), channel.broker.engine.dead_letters
+    rejects = disposition is Disposition.REJECTED and channel.branch is None
     try:
         reached = 0
         while reached != tag:
             if cost > 1:
-                most = min(max(requests.left // DEAD_LETTERED, 1), together, dead_letters.together)
-            reached = unsettled.reach(tag, most)
+                most = min(max(requests.left // DEAD_LETTERED, 1), together)
+            if rejects:
+                reached = dead_letters.portion(Outcome.REJECTED).reach(unsettled.stretches(), 0, tag, most)
+            else:
+                reached = unsettled.reach(tag, most)
             before = unsettled.count
             groups = _settle(channel, unsettled.take_through(reached), disposition)
             requests.left -= groups + int(cost * (before - unsettled.count))

@@ -73,7 +73,10 @@ def _settle(session: Session, disposition: Disposition, last: int) -> Iterator[N
         end = part.first - 1
         while end < part.last:
             begin = end + 1
-            end = min(end + (engine.dead_letters.together if rejects else _PIECE), part.last)
+            end = min(end + _PIECE, part.last)
+            if rejects:
+                ahead = part.number - part.first
+                end = part.link.reach(begin + ahead, end + ahead) - ahead
             try:
                 count = _settle_part(session, disposition, part, begin, end)
             except AmqpFault as fault:

@@ -398,6 +398,12 @@ class ConsumerLink:
         """The link's loan, which takes deliveries back from a branch that is rolled back."""
         return self._loan
 
+    def reach(self, first: int, last: int) -> int:
+        """Return the number up to which deliveries are rejected together. There are few if dead letters go to many
+        queues.
+        """
+        return self._loan.reach(first, last) if self._loan is not None else last
+
     def settle(self, first: int, last: int, settlement: Disposition | Modification) -> int:
         """Settle deliveries by their numbers at the terminus. Return how many of them were unsettled."""
         count = self._loan.settle(first, last, settlement) if self._loan is not None else 0

@@ -175,7 +175,7 @@ def test_dead_letters_for_very_many_queues_are_divided_into_records(monkeypatch:
 
 
 @pytest.mark.rule("FAIR-1")
-def test_fewer_messages_are_rejected_together_once_some_have_gone_to_many_queues() -> None:
+def test_dead_letters_cost_work_for_each_of_their_queues() -> None:
     site = Site()
     for number in range(200):
         site.queue(f"q{number}")
@@ -184,9 +184,6 @@ def test_fewer_messages_are_rejected_together_once_some_have_gone_to_many_queues
     site.publish("source", b"x", b"y")
     consumer, entries = taken(site, queue)
     engine = site.broker.engine
-    before = engine.dead_letters.together
     engine.requests.renew()
     engine.settle(consumer, entries, Disposition.REJECTED)
-    assert before > 50
-    assert engine.dead_letters.together == 5
     assert engine.requests.left <= TURN - 2 * 200 // 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.queues import dead_letters
+from escrowmq.core.queues import portions
 from escrowmq.core.queues.outcome import Disposition
 from tests.unit.core.site import Site
 
@@ -157,12 +157,13 @@ class TestExpiry:
 
 @pytest.mark.rule("FAIR-1")
 def test_few_messages_expire_together_while_dead_letters_go_to_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    monkeypatch.setattr(portions, "TOGETHER", 80)
     site = Site()
-    dead = site.queue("dead")
-    queue = site.queue(
-        "source", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 5}
-    )
+    for number in range(16):
+        site.queue(f"dead {number}")
+        site.vhost.bind_queue("amq.fanout", f"dead {number}", "")
+    dead = site.vhost.queue("dead 7")
+    queue = site.queue("source", {"x-dead-letter-exchange": "amq.fanout", "x-message-ttl": 5})
     site.publish("source", *[b"x"] * 23)
     site.now += 10
     site.broker.engine.run_deadlines()

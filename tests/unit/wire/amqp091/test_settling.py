@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.queues import dead_letters
+from escrowmq.core.queues import portions
 from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.unsettled import Unsettled
@@ -273,7 +273,8 @@ def test_few_deliveries_are_rejected_together_while_dead_letters_go_to_many_queu
     client.publish(1, "q", *[b"x"] * 23)
     client.call(1, spec.BasicConsume("q", "tag"), spec.BasicConsumeOk)
     client.deliveries()
-    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    monkeypatch.setattr(portions, "TOGETHER", 80)
+    monkeypatch.setattr(DeadLetters, "width", lambda *_: (16, True))
     rejected: list[int] = []
     monkeypatch.setattr(DeadLetters, "send", lambda *call: rejected.append(len(call[2])))
     client.send(1, spec.BasicNack(0, multiple=True, requeue=False))

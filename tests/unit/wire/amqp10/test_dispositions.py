@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.messages.marks import Marks, Modification
-from escrowmq.core.queues import dead_letters
+from escrowmq.core.queues import portions
 from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.outcome import Disposition as Settlement
 from escrowmq.core.topology.directory import Declaration
@@ -273,7 +273,8 @@ def test_few_deliveries_are_rejected_together_while_dead_letters_go_to_many_queu
 ) -> None:
     site = Controller()
     consuming(site, 23)
-    monkeypatch.setattr(dead_letters, "TOGETHER", 80)  # of 16 queues each, as long as none had more
+    monkeypatch.setattr(portions, "TOGETHER", 80)
+    monkeypatch.setattr(DeadLetters, "width", lambda *_: (16, True))
     rejected: list[int] = []
     monkeypatch.setattr(DeadLetters, "send", lambda *call: rejected.append(len(call[2])))
     site.client.send(0, Disposition(role=RECEIVER, first=0, last=22, settled=True, state=Rejected()))
