@@ -256,7 +256,8 @@ class LimitsSection(Section):
     transaction_operations: int = Field(
         default=1_000_000,
         ge=0,
-        description="The number of publishes and settlements in one transaction; 0 means no limit (TX-13).",
+        description="The number of publishes and settlements in one transaction; a publish counts once for each queue "
+        "that it is routed to; 0 means no limit (TX-13).",
     )
     transaction_bytes: Size = Field(
         default=512 << 20,

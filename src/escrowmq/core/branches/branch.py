@@ -239,7 +239,9 @@ class Settlement:
 
 @dataclass(slots=True)
 class Limits:
-    """Limits of one branch (TX-13); 0 is unlimited. `bytes` counts bodies and headers; the age is in milliseconds."""
+    """Limits of one branch (TX-13); 0 is unlimited. `operations` counts a message once for each of its queues, `bytes`
+    counts bodies and headers; the age is in milliseconds.
+    """
 
     operations: int = 0
     bytes: int = 0
@@ -274,6 +276,7 @@ class TransactionBranch:
         "_latest",
         "arrivals",
         "bytes",
+        "copies",
         "counters",
         "holding",
         "kept_bytes",
@@ -311,6 +314,7 @@ class TransactionBranch:
         self.reservations: list[ReservationSettlement] = []
         self.arrivals: list[EnlistedPosts] = []  # the delivery tags of messages from links that settle second
         self.operations = 0
+        self.copies = 0  # places of the published messages in queues, beyond the first one of each
         self.bytes = 0
         self.kept_bytes = 0  # the estimated size of its settled deliveries in memory
         self.holding: Holding | None = None  # what it counts for at its user
@@ -343,7 +347,7 @@ class TransactionBranch:
         self.number = number
         self.state = State.ACTIVE
         self.counters.begun += 1
-        self.operations = self.bytes = self.kept_bytes = 0
+        self.operations = self.copies = self.bytes = self.kept_bytes = 0
 
     def enlist(self, work: Publication | Settlement) -> None:
         """Add work at the end. Raises LIMIT_EXCEEDED if the branch would exceed its limits (TX-13); a refused
@@ -354,6 +358,8 @@ class TransactionBranch:
             return
         if self.state is not State.ACTIVE:  # enlisting does not change the ACTIVE state
             self.step(Input.ENLIST)
+        if len(work.queues) > 1:
+            self.copies += len(work.contents) * (len(work.queues) - 1)
         last = self.publications[-1] if self.publications else None
         if last is not None and last.continues_with(work):
             self._grow(len(work.contents), sum(map(len, work.contents)))
@@ -405,7 +411,7 @@ class TransactionBranch:
         self.operations += operations
         self.bytes += size
         limits = self.limits
-        if limits.operations and self.operations > limits.operations:
+        if limits.operations and self.operations + self.copies > limits.operations:
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
                 f"transaction has more than {limits.operations} operations, the configured limit",

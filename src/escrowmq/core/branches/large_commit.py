@@ -61,7 +61,7 @@ class LargeCommit:
     def _pieces(self) -> Iterator[int]:
         """Gather the effects. Yield the cost of each piece."""
         for publication in self._branch.publications:
-            yield self._effects.publish(publication)
+            yield from self._effects.publish(publication)
         for settlement in self._branch.settlements:
             entries = settlement.entries
             begin = 0

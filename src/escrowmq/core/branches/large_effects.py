@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 PIECE: Final = 500
 """Deliveries that are settled in one step."""
+QUEUES: Final = 2000
+"""Queues of a publication that it is gathered for in one step. Its messages are in the record once for each step."""
 _ALIKE: Final = 20  # messages of a run that cost one unit of the budget
 _SETTLED: Final = 8  # deliveries that do
 _MADE: Final = 6  # entries that do
@@ -93,8 +95,8 @@ class LargeEffects:
         """Whether a queue was deleted that had got messages, so that all must be gathered again."""
         return any(queue.deleted for queue in self._sealed)
 
-    def publish(self, publication: Publication) -> int:
-        """Gather the messages of a publication."""
+    def publish(self, publication: Publication) -> Iterator[int]:
+        """Gather the messages of a publication, for a part of its queues after the other. Yield the cost of each."""
         queues, contents = self._living(publication.queues), publication.contents
         if queues:
             for queue in queues:
@@ -102,10 +104,14 @@ class LargeEffects:
                     total = self._wanted.setdefault(queue, [0, 0])
                     total[0] += len(contents)
                     total[1] += sum(map(len, contents))
-            self.place(publication.envelope, contents, queues)
-        elif publication.mandatory:
+            for begin in range(0, len(queues), QUEUES):
+                some = queues[begin : begin + QUEUES]
+                self.place(publication.envelope, contents, some)
+                yield 1 + len(some) + len(contents) // _ALIKE
+            return
+        if publication.mandatory:
             self.returned.append(publication)
-        return 1 + len(queues) + len(contents) // _ALIKE
+        yield 1
 
     def _living(self, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
         if any(queue.deleted for queue in queues):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LARGE: Final = 1000
-"""Operations above which a branch is committed or rolled back in pieces."""
+"""Operations above which a branch is committed or rolled back in pieces. A message counts for each of its queues."""
 _LOOKED_AT: Final = 5000  # settlements whose deliveries are counted; more than that are many in any case
 
 
@@ -123,7 +123,7 @@ class Transactions:
 
     def is_large(self, branch: TransactionBranch) -> bool:
         """Return whether the branch is to be committed or rolled back in pieces."""
-        return branch.operations > self.large and not branch.reservations
+        return branch.operations + branch.copies > self.large and not branch.reservations
 
     def commit_in_pieces(self, branch: TransactionBranch) -> LargeCommit:
         """Return the commit of a large branch, to be carried out in pieces."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from escrowmq.core.branches import large_effects
 from escrowmq.core.branches.branch import Publication, Settlement, TransactionBranch
 from escrowmq.core.branches.large_commit import LargeCommit
 from escrowmq.core.conditions import BrokerError, Condition
@@ -289,6 +290,52 @@ class TestLargeCommit:
         assert site.restart().contents() == [b"%d" % i for i in range(20)]
         pieces(site, work.complete())
         assert site.contents() == [b"%d" % i for i in range(20)]
+
+
+@pytest.mark.rule("FAIR-1")
+class TestManyQueues:
+    @pytest.fixture
+    def branch(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> TransactionBranch:
+        """A branch with two messages for ten queues."""
+        monkeypatch.setattr(large_effects, "QUEUES", 3)
+        for number in range(10):
+            site.queue(f"q{number}")
+            site.broker.directory.bind_queue(site.vhost, "amq.fanout", f"q{number}", "")
+        branch = site.begin()
+        site.broker.transactions.enlist(branch, site.publication("", b"1", b"2", exchange="amq.fanout"))
+        return branch
+
+    def test_a_message_is_gathered_for_a_part_of_its_queues_after_the_other(
+        self, site: Site, branch: TransactionBranch
+    ) -> None:
+        work = site.broker.transactions.commit_in_pieces(branch)
+        assert pieces(site, work.gather()) > 4
+        before = len(site.records(Kind.COMMIT))
+        work.write()
+        pieces(site, work.complete())
+        assert len(site.records(Kind.COMMIT)) == before + 1
+        site.sync()
+        for running in (site, site.restart()):
+            assert [running.contents(f"q{number}") for number in range(10)] == [[b"1", b"2"]] * 10
+
+    def test_a_crash_between_two_parts_leaves_nothing(self, site: Site, branch: TransactionBranch) -> None:
+        work = site.broker.transactions.commit_in_pieces(branch)
+        for _ in work.gather():
+            site.sync()
+            again = site.restart()
+            assert [again.contents(f"q{number}") for number in range(10)] == [[]] * 10
+            site.broker.engine.requests.left = 1
+
+    def test_a_queue_that_is_deleted_between_two_parts_is_left_out(self, site: Site, branch: TransactionBranch) -> None:
+        def delete() -> None:
+            for name in ("q0", "q9"):
+                if name in site.vhost.queues:
+                    site.broker.directory.delete_queue(site.vhost.queue(name))
+
+        commit(site, branch, delete)
+        site.sync()
+        again = site.restart()
+        assert [again.contents(f"q{number}") for number in range(1, 9)] == [[b"1", b"2"]] * 8
 
 
 def assert_empty(site: Site) -> None:

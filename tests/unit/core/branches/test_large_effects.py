@@ -19,7 +19,7 @@ def test_blocks_beyond_those_of_the_record_precede_it_and_nothing_is_visible_bef
     draft.begin(1)
     effects = LargeEffects(site.broker.engine, draft, inline_bytes=100)
     for body in (b"small", b"large" * 100):
-        effects.publish(site.publication("q", body))
+        list(effects.publish(site.publication("q", body)))
     assert draft.size < 200, "the large block is in a record of its own"
     assert queue.next_position == 1
     effects.apply(0, 0)
@@ -33,7 +33,7 @@ def test_effects_on_a_queue_that_is_deleted_meanwhile_are_outdated() -> None:
     site = Site()
     queue = site.queue()
     effects = LargeEffects(site.broker.engine, Draft())
-    effects.publish(site.publication("q", b"body"))
+    list(effects.publish(site.publication("q", b"body")))
     assert not effects.outdated
     site.broker.directory.delete_queue(queue)
     assert effects.outdated
@@ -70,7 +70,7 @@ def test_messages_that_come_after_the_positions_were_written_are_in_front() -> N
     queue, draft = site.queue(), Draft()
     draft.begin(1)
     effects = LargeEffects(site.broker.engine, draft)
-    effects.publish(site.publication("q", b"committed"))
+    list(effects.publish(site.publication("q", b"committed")))
     for _ in effects.fill():
         pass
     site.publish("q", b"other")

@@ -216,3 +216,25 @@ class TestTransactions:
         site.turn()
         assert (site.contents(), site.contents("other"), branch.state) == ([], [], State.ACTIVE)
         site.broker.transactions.rollback(branch)
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.rule("TX-13")
+def test_a_message_counts_once_for_each_of_its_queues() -> None:
+    site = Site()
+    for name in "abcd":
+        site.queue(name)
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
+    transactions, branch = site.broker.transactions, site.begin(Limits(operations=9))
+    transactions.enlist(branch, site.publication("", b"x", exchange="amq.fanout"))
+    transactions.enlist(branch, site.publication("", b"y", exchange="amq.fanout"))
+    transactions.large = 8
+    assert not transactions.is_large(branch)
+    transactions.large = 7
+    assert transactions.is_large(branch)
+    transactions.enlist(branch, site.publication("a", b"z"))
+    with pytest.raises(BrokerError, match="more than 9 operations"):
+        transactions.enlist(branch, site.publication("a", b"z"))
+    transactions.rollback(branch)
+    transactions.begin_again(branch)
+    assert not transactions.is_large(branch)
