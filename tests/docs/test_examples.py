@@ -22,8 +22,9 @@ PRINT = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([\w/-]+\.md)")
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "README.md"
 EXACTLY_ONCE = ROOT / "docs" / "guides" / "exactly-once.md"
-# These run until they are stopped, or for a long time. Another test checks that all commands are accepted.
-NOT_RUN = ("serve", "perf", "inspect /")
+# These run until they are stopped, or for a long time, or name a message that the reader has. Another test checks that
+# all commands are accepted.
+NOT_RUN = ("serve", "perf", "inspect /", "audit data --message")
 
 
 @pytest.fixture

@@ -307,8 +307,9 @@ def test_wrong_routes_are_found_across_runs(spark: SparkSession, tmp_path: Path)
     wrong = next(ROUTE_FAULTS["published to a queue more"](Copy(whole.journal_id, whole.frames, []), random.Random(1)))
     wrong.write(journal)
     verdict = audit(journal, out, spark=spark, options=options)
-    found = [row for row in rows(spark, out, "gold.violations") if row["name"] == "routed wrongly"]
-    assert len(found) == verdict.violations == 1
+    found = [row for row in rows(spark, out, "gold.violations") if row["name"] != "record changed"]
+    assert [row["name"] for row in found] == ["routed wrongly"]
+    assert verdict.violations > len(found)  # the digests of the frames show the change as well
     assert found[0]["queue"] == "stray"
     page = (out / "report.html").read_text(encoding="utf-8")
     assert re.search(r"<td>Routes</td><td>\d+ messages were routed again</td>", page)
@@ -341,11 +342,15 @@ def test_a_violation_links_to_the_life_of_its_message(spark: SparkSession, tmp_p
 
 @pytest.mark.rule("PIPE-8")
 def test_a_record_changed_between_two_runs_is_found_by_the_stored_head(spark: SparkSession, tmp_path: Path) -> None:
-    """The checksums and digests of the changed journal are right again, and no rule about messages is broken."""
+    """The change is in the last frame: no digest stands behind it, and no rule about messages is broken."""
     journal, out = tmp_path / "journal", tmp_path / "out"
-    of_identities(journal)
+    of_identities(tmp_path / "whole")
+    whole = read(tmp_path / "whole")
+    end = next(i for i, frame in enumerate(whole.frames) if any(r.kind == Kind.PUBLISH for r in frame.records))
+    cut = Copy(whole.journal_id, whole.frames[: end + 1], [])
+    cut.write(journal)
     assert audit(journal, out, spark=spark).clean
-    changed = next(SINCE_AN_AUDIT["body altered in PUBLISH"].plant(read(journal), random.Random(1)))
+    changed = next(SINCE_AN_AUDIT["body altered"].plant(cut, random.Random(1)))
     changed.write(journal)
     assert audit(journal, tmp_path / "alone", spark=spark).clean
     verdict = audit(journal, out, spark=spark)

@@ -231,6 +231,8 @@ def test_the_log_after_a_broken_frame_is_still_read(tmp_path: Path, sealed: bool
     path.write_bytes(content)
     found = audited(tmp_path)
     assert [row["position"] for row in found.messages] == list(range(2, 100))
-    ((name, subject, lsn),) = found.wrong
+    (changed, difference, _), (name, subject, lsn) = sorted(found.wrong, reverse=True)
     assert (name, subject) == ("damaged log", path.name)
     assert lsn < broken
+    assert changed == "record changed"  # its digest stands in the next frame
+    assert f"LSN {lsn:#x} differs" in difference
