@@ -23,6 +23,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "history": (
         "core.branches.xid",
         "core.half.state",
+        "core.queues.outcome",
         "core.records",
         "journal",
         "logs",

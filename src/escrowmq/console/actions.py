@@ -52,12 +52,12 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "queue-purge": Action("queue.purge", ("vhost", "name"), "Queue {name} was purged.", "name"),
     "queue-delete": Action("queue.delete", ("vhost", "name"), "Queue {name} was deleted.", "name"),
     "queue-move": Action(
-        "message.move", ("vhost", "queue", "destination", "count"), "{result} messages were moved to {destination}."
+        "message.move", ("vhost", "queue", "destination", "count"), "Moved to {destination}: {result} of the messages."
     ),
     "message-publish": Action(
         "message.publish",
         ("vhost", "exchange", "routing_key", "payload", "properties"),
-        "The message was published. It reached a queue: {result}.",
+        "The message was published{result}.",
     ),
     "connection-close": Action("connection.close", ("peer", "reason"), "The connection from {peer} was closed."),
     "journal-snapshot": Action("journal.snapshot", (), "A snapshot was taken.", logged=False),
@@ -116,3 +116,10 @@ def arguments_of(action: Action, form: Mapping[str, str], user: str) -> dict[str
         if reason:
             arguments["why"] = reason
     return arguments
+
+
+def outcome_of(action: Action, form: Mapping[str, str], result: Any) -> str:
+    """Return the text that tells an operator what was done."""
+    if isinstance(result, bool):
+        result = ", and reached a queue" if result else ", but reached no queue"
+    return action.done.format_map({**form, "result": result})

@@ -22,9 +22,9 @@ from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
-from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of
+from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of, outcome_of
 from escrowmq.console.indexing import Indexer
-from escrowmq.console.pages import FOUND, MENU
+from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
 from escrowmq.console.rendering import render
 from escrowmq.console.screens import overview
@@ -148,13 +148,17 @@ class Console:
         page, names = found
         visit = await self._visit(request, names)
         if page.administrators and not visit.administrator:
-            raise HTTPException(
-                HTTPStatus.FORBIDDEN, "This page shows messages or users: it needs the tag administrator."
-            )
+            raise HTTPException(HTTPStatus.FORBIDDEN, "This page needs the tag administrator.")
         context = await page.screen(visit)
         notices, visit.session.notices = visit.session.notices, []
         return _html(
-            page.template, visit=visit, title=page.title, menu=MENU, here=page.menu, notices=notices, **context
+            page.template,
+            visit=visit,
+            title=page.title,
+            menu=menu_of(visit.administrator),
+            here=page.menu,
+            notices=notices,
+            **context,
         )
 
     async def act(self, request: Request) -> Response:
@@ -173,7 +177,7 @@ class Console:
         except (FormRefused, BrokerRefused) as refusal:
             session.notices.append(("failed", str(refusal)))
         else:
-            session.notices.append(("done", action.done.format_map({**form, "result": result})))
+            session.notices.append(("done", outcome_of(action, form, result)))
             back = _local(form.get("then", back))
         return RedirectResponse(back, HTTPStatus.SEE_OTHER, HEADERS)
 

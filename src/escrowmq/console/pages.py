@@ -46,3 +46,8 @@ MENU: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The entries of the menu, with path and title."""
 FOUND: Final = PathTable(PAGES)
+
+
+def menu_of(administrator: bool) -> dict[str, tuple[str, str]]:
+    """Return the entries of the menu that a user may open."""
+    return {name: entry for name, entry in MENU.items() if administrator or not PAGES[entry[0]].administrators}

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.half.state import HalfState
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import decode_block
 from escrowmq.core.records.branches import decode_decide, decode_heuristic, decode_placed, decode_prepare
 from escrowmq.core.records.commits import decode_commit
@@ -70,11 +71,11 @@ def found_in(kind: int, lsn: int, payload: Payload) -> Iterator[Found]:
     return iter(()) if reader is None else iter(reader(lsn, payload))
 
 
-def _publish(lsn: int, data: Payload, what: str = "published", detail: str = "") -> Iterator[Found]:
+def _publish(lsn: int, data: Payload, detail: str = "", *, dead: bool = True) -> Iterator[Found]:
+    """Yield what a PUBLISH record says. Unless it is `dead`, a history of deaths is older than the record."""
     publish = decode_publish(data)
-    block = decode_block(data, publish.block)
-    died = block.envelope.deaths
-    if died:
+    what, died = "published", decode_block(data, publish.block).envelope.deaths
+    if died and dead:
         what, detail = "dead-lettered", f"from {died[0].queue}: {died[0].reason}"
     yield IndexedBlock(
         lsn + publish.block, _ids(data, publish.block), [(each.queue, each.first) for each in publish.targets]
@@ -97,9 +98,11 @@ def _settle(data: Payload, detail: str = "") -> Iterator[Found]:
 
 
 def _operations(lsn: int, operations: Iterable[tuple[Kind, int, Payload]], detail: str) -> Iterator[Found]:
-    for kind, offset, part in operations:
+    whole = list(operations)
+    dead = any(kind is Kind.SETTLE and decode_settle(part).outcome is not Outcome.ACCEPTED for kind, _, part in whole)
+    for kind, offset, part in whole:
         if kind is Kind.PUBLISH:
-            yield from _publish(lsn + offset, part, detail=detail)
+            yield from _publish(lsn + offset, part, detail, dead=dead)
         elif kind is Kind.PLACED:
             yield from _placed(part, detail)
         elif kind is Kind.SETTLE:
@@ -110,7 +113,7 @@ def _operations(lsn: int, operations: Iterable[tuple[Kind, int, Payload]], detai
 
 def _commit(lsn: int, data: Payload) -> Iterator[Found]:
     branch, operations = decode_commit(data)
-    return _operations(lsn, operations, f"by branch {branch}")
+    return _operations(lsn, operations, f"by branch {branch}" if branch else "")  # 0: the broker itself
 
 
 def _heuristic(lsn: int, data: Payload) -> Iterator[Found]:
@@ -133,7 +136,7 @@ def _prepare(lsn: int, data: Payload) -> Iterator[Found]:
     for each in branch.settlements:
         for part in each.ranges:
             yield MessageEvent(
-                each.queue, part.first, part.length, "locked", f"by branch {branch.number}, which is in doubt"
+                each.queue, part.first, part.length, "locked", f"by branch {branch.number}, until it is decided"
             )
 
 

@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from escrowmq.admin.audit import LOGGED
-from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of
+from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of, outcome_of
 from tests.unit.admin.http.sites import HttpSite
 
 GIVEN = {"xid": "1:a:b", "typed": "1:a:b", "why": " because "}
@@ -61,4 +61,4 @@ def test_every_action_is_an_operation_of_the_broker_with_these_arguments(name: s
     assert set(action.fields) <= set(signature(operation, follow_wrapped=True).parameters)
     assert action.logged == (action.operation in LOGGED)
     assert action.typed in ("", *action.fields)
-    action.done.format_map(dict.fromkeys((*action.fields, "result"), ""))
+    assert outcome_of(action, dict.fromkeys(action.fields, ""), 5)

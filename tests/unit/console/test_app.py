@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.console.app import HEADERS, LONGEST_FORM
+from escrowmq.console.pages import menu_of
 from escrowmq.console.sessions import IDLE_SECONDS
 from tests.unit.console.sites import Browser
 
@@ -56,6 +57,14 @@ def test_a_deleted_user_and_lost_tags_end_a_session_at_once() -> None:
     assert browser.open("/console/").status == 200
     del browser.server.broker.access.users["m"]
     assert browser.open("/console/").status == 303
+
+
+def test_a_monitor_sees_no_entries_of_pages_for_administrators() -> None:
+    entries = menu_of(administrator=True).keys() - menu_of(administrator=False).keys()
+    assert "users" in entries
+    browser = Browser(user="m")
+    assert b"/console/users" not in browser.open("/console/").body
+    assert browser.open("/console/users").status == 403
 
 
 def test_an_idle_session_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from escrowmq.history.following import bring_up_to_date, written_at
 from escrowmq.history.index import FOLDER, NAME, MessageIndex
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import PROTOCOL
+from tests.pipeline.identified import of_identities
 from tests.unit.inspection.journals import Writer
 
 
@@ -78,6 +80,19 @@ def test_every_message_has_its_life(tmp_path: Path) -> None:
     assert [told(tmp_path, f"m{number}") for number in range(5)] == [["published", "accepted"]] * 5
     assert len(list(tmp_path.glob("*.log"))) > 2
     writer.journal.close()
+
+
+def test_a_dead_letter_is_told_as_one_without_the_branch_of_the_broker(tmp_path: Path) -> None:
+    of_identities(tmp_path)
+    follow(tmp_path)
+    with closing(MessageIndex(tmp_path, read_only=True)) as index:
+        lives = {
+            place.name: [(moment.what, moment.detail) for moment in index.life(place.queue or 0, place.position or 0)]
+            for place in index.search("m-1")
+        }
+    assert lives["dead"] == [("dead-lettered", "from orders: rejected")]
+    assert [what for what, _ in lives["orders"]] == ["published", "delivered", "rejected"]
+    assert not any("branch" in detail for life in lives.values() for _, detail in life)
 
 
 @pytest.mark.parametrize("piece", [1, 200, 10_000])

@@ -59,7 +59,9 @@ async def messages(visit: Visit) -> dict[str, Any]:
 
 def _by_id(folder: Path, ident: str) -> tuple[int, list[MessageLife]]:
     with closing(MessageIndex(folder, read_only=True)) as index:
-        return index.end_lsn, [_life(index, place) for place in index.search(ident)[:LIVES]]
+        places = index.search(ident)
+        arrived = [place for place in places if place.queue is not None]
+        return index.end_lsn, [_life(index, place) for place in (arrived or places)[:LIVES]]
 
 
 def _by_place(folder: Path, vhost: str, queue: str, position: int) -> tuple[int, list[MessageLife]]:

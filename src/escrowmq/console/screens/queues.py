@@ -10,8 +10,10 @@ PEEKED: Final = 20
 
 
 async def queues(visit: Visit) -> dict[str, Any]:
-    """List the queues with their depth."""
-    return {"page": visit.page(await visit.ask("queue.list"))}
+    """List the queues with their depth, the longest first unless the query has another order."""
+    rows = await visit.ask("queue.list")
+    rows.sort(key=lambda row: -row["ready"])
+    return {"page": visit.page(rows)}
 
 
 async def queue(visit: Visit) -> dict[str, Any]:
