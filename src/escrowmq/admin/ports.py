@@ -21,6 +21,11 @@ class OpenConnection(Protocol):
         ...
 
     @property
+    def local_address(self) -> str:
+        """The broker's address on this connection, HOST:PORT; empty if it is not known, or no longer."""
+        ...
+
+    @property
     def opened_ms(self) -> int:
         """The time at which the connection was accepted, in milliseconds since the epoch."""
         ...

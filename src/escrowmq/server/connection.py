@@ -366,6 +366,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return str(self.peer)
 
     @property
+    def local_address(self) -> str:
+        """See `OpenConnection.local_address`."""
+        local = self._transport.get_extra_info("sockname")
+        return str(Peer(local[0], local[1])) if isinstance(local, tuple) else ""
+
+    @property
     def held_back_by(self) -> list[str]:
         """See `OpenConnection.held_back_by`."""
         return [pause.name.lower() for pause in self._pauses if pause.name]

@@ -33,6 +33,7 @@ class FakeConnection:
     reasons: list[str] = field(default_factory=list)
     links: int = 1
     checks: int = 0
+    local_address: str = "[::1]:5672"
 
     def describe(self) -> dict[str, object]:
         return {"user": self.user, "vhost": self.vhost}

@@ -164,7 +164,7 @@ async def _fine(reading: Reading) -> Any:
 async def _vhosts(reading: Reading) -> Any:
     visible, totals = await reading.visible(), await reading.ask("counter.totals")
     found = [
-        shapes.vhost(row, totals["vhosts"].get(row["name"], {}))
+        shapes.vhost(row, totals["vhosts"].get(row["name"], {}), node_name(totals))
         for row in await reading.ask("vhost.list")
         if visible is None or row["name"] in visible
     ]
@@ -175,7 +175,7 @@ async def _vhost(reading: Reading) -> Any:
     await reading.check_vhost(await reading.visible())
     totals = await reading.ask("counter.totals")
     row = reading.one(await reading.ask("vhost.list"), name=reading.names["vhost"])
-    return shapes.vhost(row, totals["vhosts"].get(row["name"], {}))
+    return shapes.vhost(row, totals["vhosts"].get(row["name"], {}), node_name(totals))
 
 
 async def _users(reading: Reading) -> Any:

@@ -65,15 +65,18 @@ def binding(row: Row) -> Shape:
 
 def connection(row: Row, node: str) -> Shape:
     """Return a connection, from a row of `connection.list`."""
-    host, _, port = row["peer"].rpartition(":")
+    peer_host, peer_port = _split(row["peer"])
+    host, port = _split(row["local"])
     return {
         "name": row["peer"],
         "user": row.get("user", ""),
         "vhost": row.get("vhost", ""),
         "protocol": row.get("protocol", ""),
         "state": "blocked" if row["held_back_by"] else row.get("state", ""),
-        "peer_host": host.strip("[]"),
-        "peer_port": int(port) if port.isdigit() else 0,
+        "host": host,
+        "port": port,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
         "channels": row.get("channels", 0),
         "ssl": row.get("tls", False),
         "client_properties": row.get("client", {}),
@@ -108,7 +111,7 @@ def user(row: Row) -> Shape:
     }
 
 
-def vhost(row: Row, totals: Row) -> Shape:
+def vhost(row: Row, totals: Row, node: str) -> Shape:
     """Return a virtual host, from rows of `vhost.list` and `counter.totals`."""
     ready, unsettled = totals.get("ready", 0), totals.get("unsettled", 0)
     return {
@@ -116,6 +119,7 @@ def vhost(row: Row, totals: Row) -> Shape:
         "description": "",
         "tags": [],
         "tracing": False,
+        "cluster_state": {node: "running"},
         "messages": ready + unsettled,
         "messages_ready": ready,
         "messages_unacknowledged": unsettled,
@@ -188,5 +192,11 @@ def overview(status: Row, totals: Row, exchanges: int, name: str) -> Shape:
 
 def _listener(url: str, name: str) -> Shape:
     scheme, _, address = url.partition("://")
+    host, port = _split(address)
+    return {"node": name, "protocol": scheme, "ip_address": host, "port": port}
+
+
+def _split(address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT; 0 for a port that is not known."""
     host, _, port = address.rpartition(":")
-    return {"node": name, "protocol": scheme, "ip_address": host.strip("[]"), "port": int(port)}
+    return host.strip("[]"), int(port) if port.isdigit() else 0

@@ -84,6 +84,15 @@ def test_lists_have_only_the_virtual_hosts_of_the_user(path: str) -> None:
     assert path == "consumers" or "/" in {row[key] for row in shown(path, "m")}
 
 
+def test_a_connection_has_the_addresses_of_both_ends() -> None:
+    (row,) = shown("connections")
+    assert (row["host"], row["port"], row["peer_host"], row["peer_port"]) == ("::1", 5672, "10.0.0.1", 99)
+
+
+def test_a_virtual_host_runs_on_the_only_node() -> None:
+    assert shown("vhosts/%2F")["cluster_state"] == {NODE: "running"}
+
+
 def test_a_user_sees_only_its_own_connections() -> None:
     assert shown("connections", "u") == []
     assert [row["name"] for row in shown("connections", "m")] == ["10.0.0.1:99"]
