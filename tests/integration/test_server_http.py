@@ -106,6 +106,24 @@ def test_a_scrape_shows_what_clients_did(site: HttpBroker) -> None:
     assert b'rabbitmq_detailed_queue_messages{queue="scraped",vhost="/"} 2.0' in body
 
 
+def test_the_journal_and_the_lives_of_messages_are_read_beside_the_broker(site: HttpBroker) -> None:
+    with connect(site) as connection:
+        channel = connection.channel()
+        channel.queue_declare("told", durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", "told", b"x", pika.BasicProperties(delivery_mode=2, message_id="told-1"))
+
+    def told() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(site.get("/api/escrow/messages?id=told-1")[1])["messages"]
+        return found
+
+    wait_until(told)
+    ((moment,),) = [message["life"] for message in told()]
+    records = json.loads(site.get(f"/api/escrow/journal?from={moment['lsn']}&kind=publish")[1])
+    assert [record["lsn"] for record in records["records"]] == [moment["lsn"]]
+    assert records["damage"] == []
+
+
 def test_a_login_is_checked_by_the_broker_and_a_refusal_is_logged(site: HttpBroker) -> None:
     assert json.loads(site.get("/api/whoami")[1])["name"] == "guest"
     assert site.get("/api/whoami", "guest:wrong")[0] == 401

@@ -30,17 +30,19 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "wire.formats",
         "wire.neutral",
     ),
-    # Pages for operators. It reads the journal's files itself, and asks the broker for everything else.
-    "console": (
+    # What the HTTP process reads from the broker's files itself, for programs and for the console.
+    "evidence": (
         "admin.http",
         "core.records.kinds",
         "history",
         "inspection.describe",
+        "journal.format",
         "journal.reader",
-        "human",
     ),
+    # Pages for operators. It asks the broker for what is not in files.
+    "console": ("admin.http", "evidence", "human"),
     # The process that serves the management API, metrics and console.
-    "web": ("admin.http", "console", "logs"),
+    "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
         *("admin", "core", "journal", "wire", "client"),
         *("config", "definitions", "logs", "units", "text", "__version__"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Final
 
 from escrowmq.admin.connections import ConnectionAdmin
-from escrowmq.admin.operation import Listing, Operation, Row
+from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.access.permissions import Entry, Permission, TopicPermission
+
+MOST_NAMES: Final = 1000
+"""Names that are checked together."""
 
 
 class PermissionAdmin:
@@ -23,6 +27,7 @@ class PermissionAdmin:
         self._pieces = pieces
         self.operations: Mapping[str, Operation] = {
             "permission.list": self.list_permissions,
+            "permission.readable": self.readable,
             "permission.set": self.set_permission,
             "permission.clear": self.clear_permission,
             "topic_permission.list": self.list_topic_permissions,
@@ -34,6 +39,12 @@ class PermissionAdmin:
         """Return permissions, optionally of one user or on one virtual host. Raises BrokerError for unknown ones."""
         self._check_known(user, vhost)
         return Listing(self._pieces, _matching(self._access.permissions.values(), user, vhost))
+
+    async def readable(self, user: str, queues: Sequence[Sequence[str]]) -> list[bool]:
+        """Return of each queue, a pair of virtual host and name, whether the user may read it. It need not exist."""
+        if len(queues) > MOST_NAMES:
+            raise OperationRefused(f"there are {len(queues)} queues, and the limit is {MOST_NAMES}")
+        return [self._access.allowed(user, vhost, name, "read") for vhost, name in queues]
 
     async def set_permission(self, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
         """Set a user's permissions on a virtual host, which replace earlier ones. Return whether there were none."""

@@ -23,13 +23,13 @@ from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
 from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of, outcome_of
-from escrowmq.console.indexing import Indexer
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
 from escrowmq.console.rendering import render
 from escrowmq.console.screens import overview
 from escrowmq.console.sessions import LoginSession, Sessions
 from escrowmq.console.visit import Visit
+from escrowmq.evidence.files import BrokerFiles
 
 HOME: Final = "/console/"
 COOKIE: Final = "escrowmq"
@@ -54,14 +54,13 @@ class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
 
 
 class Console:
-    """The console over `broker`, whose journal is in `data_dir`."""
+    """The console over `broker`, whose files are `evidence`."""
 
-    def __init__(self, broker: AskedBroker, data_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: AskedBroker, evidence: BrokerFiles, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
-        self._data_dir = data_dir
+        self._evidence = evidence
         self.sessions = Sessions(clock)
         self._rates = Rates(broker)
-        self._indexer = Indexer(data_dir)
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes."""
@@ -184,9 +183,7 @@ class Console:
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
         session, operator = await self._session(request)
         query = dict(request.query_params)
-        return Visit(
-            self._broker, self._rates, self._indexer, self._data_dir, session, operator, _path(request), names, query
-        )
+        return Visit(self._broker, self._rates, self._evidence, session, operator, _path(request), names, query)
 
     def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler whose failures are pages."""

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from escrowmq.admin.http.broker import AskedBroker
 from escrowmq.admin.http.listing import chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, Operator
-from escrowmq.console.indexing import Indexer
 from escrowmq.console.rates import Rates
 from escrowmq.console.sessions import LoginSession
+from escrowmq.evidence.files import BrokerFiles
 
 PAGE_SIZE = "50"
 
 
 class Visit(NamedTuple):
-    """Who asks for a page, the names in its path, and the query. `data_dir` is the folder of the broker's journal."""
+    """Who asks for a page, the names in its path, and the query."""
 
     broker: AskedBroker
     rates: Rates
-    indexer: Indexer
-    data_dir: Path
+    evidence: BrokerFiles
     session: LoginSession
     operator: Operator
     path: str

@@ -17,6 +17,8 @@ WIDE: Final = 4096
 VERSION: Final = 1
 MOST: Final = 200
 """Messages that a search returns."""
+MOST_MOMENTS: Final = 1000
+"""Events of one message that are returned, the first ones."""
 _SCHEMA: Final = """
 create table meta (name text primary key, value) without rowid;
 create table queue (id integer primary key, vhost text, name text, lsn integer);
@@ -182,6 +184,14 @@ class MessageIndex:
         """Return messages with this message id or correlation id, the oldest first, at most `MOST`."""
         return self._places("m.id = ?1 or m.correlation = ?1", ident)
 
+    def with_id(self, message_id: str) -> list[IndexedPlace]:
+        """Return messages with this message id, like `search`."""
+        return self._places("m.id = ?1", message_id)
+
+    def with_correlation(self, correlation_id: str) -> list[IndexedPlace]:
+        """Return messages with this correlation id, like `search`."""
+        return self._places("m.correlation = ?1", correlation_id)
+
     def at(self, vhost: str, queue: str, position: int) -> list[IndexedPlace]:
         """Return the ids of the message at a position of a queue. It is empty for one without ids."""
         return self._places("q.vhost = ?1 and q.name = ?2 and m.position = ?3", vhost, queue, position)
@@ -199,11 +209,11 @@ class MessageIndex:
         return found
 
     def life(self, queue: int, position: int) -> list[LifeMoment]:
-        """Return what happened to the message at a position of a queue, in order."""
+        """Return what happened to the message at a position of a queue, in order, at most `MOST_MOMENTS`."""
         rows = self._db.execute(
             "select lsn, time_us, what, detail from event where queue = ?1 and first <= ?2 and last >= ?2 and ("
-            "(wide = 0 and first > ?2 - ?3) or wide = 1) order by lsn, rowid",
-            (queue, position, WIDE),
+            "(wide = 0 and first > ?2 - ?3) or wide = 1) order by lsn, rowid limit ?4",
+            (queue, position, WIDE, MOST_MOMENTS),
         )
         return [LifeMoment(*row) for row in rows]
 

@@ -25,6 +25,8 @@ from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.repetition import Repetition
 from escrowmq.console.app import Console
+from escrowmq.evidence.files import BrokerFiles
+from escrowmq.evidence.routes import evidence_routes
 from escrowmq.web.https import https_context, load_certificate
 
 _LARGEST_HEAD = 64 << 10
@@ -41,11 +43,11 @@ class _Server(uvicorn.Server):
 
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
-    data_dir = Path(options["data_dir"])
-    broker = GuardedBroker(RemoteBroker(data_dir))
-    interface = HttpInterface(broker, open_metrics=options["open_metrics"])
+    evidence = BrokerFiles(Path(options["data_dir"]))
+    broker = GuardedBroker(RemoteBroker(evidence.data_dir))
+    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=evidence_routes(evidence))
     config = uvicorn.Config(
-        interface.app(Console(broker, data_dir).routes()),
+        interface.app(Console(broker, evidence).routes()),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",

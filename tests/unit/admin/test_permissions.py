@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.admin.connections import ConnectionAdmin
-from escrowmq.admin.permissions import PermissionAdmin
+from escrowmq.admin.operation import OperationRefused
+from escrowmq.admin.permissions import MOST_NAMES, PermissionAdmin
 from escrowmq.core.conditions import BrokerError
 from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, perform
 from tests.unit.wire.amqp091.clients import pair
@@ -83,3 +84,12 @@ def test_the_check_of_a_connection_ends_with_it() -> None:
     bench.process.begin = lambda: bench.process.connections.pop(connection, None)  # type: ignore[method-assign]
     perform(bench.operations, "permission.set", user="bob", vhost="/", configure="", write="", read="")
     assert connection.checks <= 1
+
+
+def test_what_a_user_may_read_is_told_for_many_names() -> None:
+    bench = Bench()
+    bench.process.broker.access.set_permission("bob", "/", "", "", "^a")
+    queues = [["/", "a1"], ["/", "b"], ["w", "a1"]]
+    assert perform(bench.operations, "permission.readable", user="bob", queues=queues) == [True, False, False]
+    with pytest.raises(OperationRefused, match="limit"):
+        perform(bench.operations, "permission.readable", user="bob", queues=[["/", "a"]] * (MOST_NAMES + 1))

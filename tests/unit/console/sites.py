@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.console.app import Console
+from escrowmq.evidence.files import BrokerFiles
 from tests.harness.server import SimServer
 from tests.unit.admin.http.sites import Answer, HttpSite
 
@@ -22,7 +23,7 @@ class Browser(HttpSite):
     def __init__(self, made: SimServer | None = None, user: str = "guest", folder: Path = Path("/nonexistent")) -> None:
         super().__init__(made)
         self.now = 1000.0
-        self.console = Console(self.broker, folder, lambda: self.now)
+        self.console = Console(self.broker, BrokerFiles(folder), lambda: self.now)
         self.app = HttpInterface(self.broker).app(self.console.routes())
         self.cookie = ""
         access = self.server.broker.access

@@ -8,13 +8,17 @@ from urllib.parse import quote
 
 import pytest
 
-from escrowmq.console.indexing import Indexer
 from escrowmq.console.pages import MENU, PAGES
 from escrowmq.core.branches.branch import State
+from escrowmq.evidence import log
+from escrowmq.evidence.indexing import Indexer
 from escrowmq.history.events import IndexedBranch, MessageEvent
 from escrowmq.history.index import MessageIndex
 from tests.unit.admin.test_half import Bench as HalfBench
 from tests.unit.console.sites import Browser, notices
+from tests.unit.evidence.sites import index
+from tests.unit.evidence.test_log import damaged, journal_with
+from tests.unit.history.test_following import written
 from tests.unit.inspection.journals import small_journal
 from tests.unit.wire.amqp091.clients import pair
 from tests.unit.wire.amqp091.test_dtx_methods import prepared
@@ -183,3 +187,29 @@ def test_the_journal_is_a_timeline_whose_records_open(tmp_path: Path) -> None:
     assert "publish" in browser.text(f"/console/journal/{lsns[1]:#x}")
     assert browser.open(f"/console/journal/{lsns[1] + 1}").status == 404
     assert browser.open("/console/journal/x").status == 400
+
+
+def test_damage_of_the_journal_is_shown(tmp_path: Path) -> None:
+    browser = Browser(folder=damaged(journal_with(tmp_path, 10)))
+    (part,) = log.after(tmp_path, 0).damage
+    for query in ("", "?from=0"):
+        text = browser.text("/console/journal" + query)
+        assert "damaged in 1 place " in text
+        assert f"{part.lsn:#x}" in text
+    answer = browser.open(f"/console/journal/{part.lsn:#x}")
+    assert (answer.status, b"the log is damaged there" in answer.body) == (404, True)
+
+
+def test_lives_of_messages_are_for_those_who_may_read_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(_: Indexer) -> None:
+        pass
+
+    monkeypatch.setattr(Indexer, "looked", nothing)
+    written(tmp_path, 2).journal.close()
+    index(tmp_path)
+    browser = Browser(user="m", folder=tmp_path)
+    assert "in a queue that you may read" in browser.text("/console/messages?id=m1")
+    browser.server.broker.access.set_permission("m", "/", "", "", "^q$")
+    assert "accepted" in browser.text("/console/messages?id=m1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
-from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading
+from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
 from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
@@ -29,7 +29,6 @@ from escrowmq.admin.http.refusals import refusal
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-PATHS: Final = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES})
 CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES}
 WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
@@ -43,11 +42,16 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class HttpInterface:
-    """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login."""
+    """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login. `more` has
+    paths that are answered from elsewhere.
+    """
 
-    def __init__(self, broker: AskedBroker, *, open_metrics: bool = False) -> None:
+    def __init__(
+        self, broker: AskedBroker, *, open_metrics: bool = False, more: Mapping[str, ReadRoute] | None = None
+    ) -> None:
         self._broker = broker
         self._open_metrics = open_metrics
+        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **(more or {})})
 
     def app(self, others: Sequence[BaseRoute] = ()) -> Starlette:
         """Return the application, which also has the routes `others`."""
@@ -85,7 +89,7 @@ class HttpInterface:
     async def read(self, request: Request) -> Response:
         """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""
         operator = await self._user(request)
-        route, names = _found(request, PATHS)
+        route, names = _found(request, self._paths)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
         reading = Reading(self._broker, operator, names, request.query_params)
@@ -98,7 +102,7 @@ class HttpInterface:
         decision = _decision(request)
         if decision is not None:
             return await self._decide(request, operator, *decision)
-        route, names = _change_route(request)
+        route, names = self._change_route(request)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
         if request.method == "POST":
@@ -116,6 +120,26 @@ class HttpInterface:
             raise NotAuthorised("User lacks the tag that this needs")
         reason = reason_of(request.headers.get("content-type", ""), await _body(request))
         return JsonAnswer(await self._broker.ask(operation, **names, by=operator.user, why=reason))
+
+    def _change_route(self, request: Request) -> tuple[WriteRoute, dict[str, str]]:
+        """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException (405) for a
+        path that cannot be changed in this way.
+        """
+        path = _path(request)
+        allowed: set[str] = set()
+        if path is None:
+            raise NothingThere
+        for methods, names in WRITE_PATHS.find_all(path):
+            if request.method in methods:
+                return methods[request.method], names
+            allowed.update(methods)
+        if self._paths.find(path) is not None:
+            allowed.update(("GET", "HEAD"))
+        if CHANGE_PATHS.find(path) is not None:
+            allowed.add("POST")
+        if not allowed:
+            raise NothingThere
+        raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
 
     async def _user(self, request: Request) -> Operator:
         """Return the user of a request below `/api/`. Raises NotAuthorised for one without a tag."""
@@ -151,27 +175,6 @@ def _decision(request: Request) -> tuple[str, dict[str, str]] | None:
     """Return the operation of a POST below `escrow/`, and the names in its path; None if it is another change."""
     path = _path(request)
     return CHANGE_PATHS.find(path) if path is not None and request.method == "POST" else None
-
-
-def _change_route(request: Request) -> tuple[WriteRoute, dict[str, str]]:
-    """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException (405) for a path
-    that cannot be changed in this way.
-    """
-    path = _path(request)
-    allowed: set[str] = set()
-    if path is None:
-        raise NothingThere
-    for methods, names in WRITE_PATHS.find_all(path):
-        if request.method in methods:
-            return methods[request.method], names
-        allowed.update(methods)
-    if PATHS.find(path) is not None:
-        allowed.update(("GET", "HEAD"))
-    if CHANGE_PATHS.find(path) is not None:
-        allowed.add("POST")
-    if not allowed:
-        raise NothingThere
-    raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
 
 
 def _refuse_foreign(request: Request) -> None:

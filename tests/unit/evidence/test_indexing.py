@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.console.indexing import Indexer
+from escrowmq.evidence.indexing import Indexer
 
 
 def test_requests_at_the_same_time_start_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The journal as the console reads it: pages of records by address, the newest ones, and single ones."""
+"""The journal as operators read it: pages of records by address, the newest ones, and single ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.console import log
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
-from escrowmq.journal.format import parse_name
-from tests.unit.inspection.journals import Writer, publish
+from escrowmq.evidence import log
+from escrowmq.journal.format import FILE_HEADER_SIZE, parse_name, snapshot_name
+from tests.unit.inspection.journals import Writer, flip, publish
 
 
 def journal_with(folder: Path, pairs: int, kind: int = Kind.PUBLISH) -> Path:
@@ -20,6 +20,16 @@ def journal_with(folder: Path, pairs: int, kind: int = Kind.PUBLISH) -> Path:
         declared = encode_change(vhost="/", id=number, name=f"q{number}", auto_delete=False, arguments={})
         writer.sync((Kind.QUEUE_DECLARED, [declared]), (kind, publish([b"x" * 50], queue=number)))
     writer.journal.close()
+    return folder
+
+
+def damaged(folder: Path, number: int = 2) -> Path:
+    """Damage the second frame of a segment."""
+    segment = sorted(folder.glob("*.log"))[number]
+    parsed = parse_name(segment.name)
+    assert parsed is not None
+    second = log.after(folder, parsed[1]).lines[2]
+    flip(segment, second.lsn - parsed[1] + FILE_HEADER_SIZE)
     return folder
 
 
@@ -82,6 +92,70 @@ def test_a_record_that_cannot_be_described_is_shown_with_the_reason(tmp_path: Pa
     folder = journal_with(tmp_path, 1, kind=200)
     line = log.after(folder, 0).lines[-1]
     assert (line.kind, line.fields) == ("200", {"unreadable": "unknown record kind 200"})
+
+
+def test_damage_is_an_entry_between_the_records(tmp_path: Path) -> None:
+    whole = log.after(journal_with(tmp_path, 10), 0).lines
+    damaged(tmp_path)
+    page = log.after(tmp_path, 0)
+    (part,) = page.damage
+    lost = [line for line in whole if part.lsn <= line.lsn < part.lsn + part.size]
+    assert lost
+    assert page.lines == [line for line in whole if line not in lost]
+    assert [entry.lsn for entry in page.entries] == sorted(entry.lsn for entry in page.entries)
+    assert log.newest(tmp_path).entries == page.entries
+    assert log.record_at(tmp_path, lost[0].lsn) == part
+
+
+def test_pages_around_damage_follow_each_other_without_a_gap(tmp_path: Path) -> None:
+    damaged(journal_with(tmp_path, 10))
+    found: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        page = log.after(tmp_path, start, frozenset({Kind.PUBLISH}), most=1)
+        found += [entry.lsn for entry in page.entries]
+        start = page.next_lsn
+    assert found == [entry.lsn for entry in log.after(tmp_path, 0, frozenset({Kind.PUBLISH})).entries]
+
+
+def test_damage_before_the_wanted_address_is_left_out(tmp_path: Path) -> None:
+    damaged(journal_with(tmp_path, 10))
+    (part,) = log.after(tmp_path, 0).damage
+    assert log.after(tmp_path, part.lsn + part.size).damage == []
+    assert log.after(tmp_path, part.lsn + part.size - 1).damage == [part]
+
+
+def test_a_segment_that_is_missing_is_damage_unless_a_snapshot_covers_it(tmp_path: Path) -> None:
+    journal_with(tmp_path, 10)
+    segments = sorted(tmp_path.glob("*.log"))
+    starts = [parse_name(each.name) or (0, 0) for each in segments]
+    segments[2].unlink()
+    (part,) = log.after(tmp_path, 0).damage
+    assert (part.lsn, part.lsn + part.size) == (starts[2][1], starts[3][1])
+    assert log.newest(tmp_path).damage == [part]
+    (tmp_path / snapshot_name(starts[3][1])).touch()
+    assert log.after(tmp_path, 0).damage == []
+
+
+def test_a_segment_whose_header_is_damaged_is_one_damaged_part(tmp_path: Path) -> None:
+    journal_with(tmp_path, 10)
+    segment = sorted(tmp_path.glob("*.log"))[2]
+    flip(segment, 0)
+    (part,) = log.after(tmp_path, 0).damage
+    assert part.file == segment.name
+
+
+def test_a_write_that_has_not_finished_is_no_damage(tmp_path: Path) -> None:
+    whole = log.after(journal_with(tmp_path, 3), 0).lines
+    last = max(tmp_path.glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"EMQF\x00\x01")
+    assert (log.after(tmp_path, 0).lines, log.after(tmp_path, 0).damage) == (whole, [])
+
+
+def test_an_end_is_not_part_of_the_page(folder: Path) -> None:
+    whole = lsns(log.after(folder, 0, most=1000))
+    page = log.after(folder, whole[3], end=whole[6])
+    assert (lsns(page), page.next_lsn) == (whole[3:6], None)
 
 
 def test_every_kind_is_in_a_group() -> None:

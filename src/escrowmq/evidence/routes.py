@@ -1,0 +1,126 @@
+"""What programs read below `/api/escrow/` that comes from files: the lives of messages, and records of the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
+from escrowmq.admin.http.management import MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
+from escrowmq.evidence import log
+from escrowmq.evidence.files import BrokerFiles
+from escrowmq.evidence.lives import (
+    LIVES,
+    LivesFound,
+    MessageLife,
+    Search,
+    by_correlation_id,
+    by_message_id,
+    by_place,
+    lives,
+)
+
+MOST_RECORDS: Final = 1000
+"""Records in one answer."""
+EVIDENCE_PATHS: Final = ("escrow/messages", "escrow/messages/{vhost}/{queue}/{position}", "escrow/journal")
+
+
+class EvidenceRoutes:
+    """The answers to the paths in `EVIDENCE_PATHS`."""
+
+    def __init__(self, evidence: BrokerFiles) -> None:
+        self._evidence = evidence
+
+    def routes(self) -> dict[str, ReadRoute]:
+        """Return the routes by path below `/api/`."""
+        answers = (
+            ReadRoute(self.messages, MANAGEMENT),
+            ReadRoute(self.message, MANAGEMENT),
+            ReadRoute(self.journal, MONITORS),
+        )
+        return dict(zip(EVIDENCE_PATHS, answers, strict=True))
+
+    async def messages(self, reading: Reading) -> Any:
+        """Answer with the lives of the messages that have the id or correlation id of the query."""
+        message_id, correlation_id = reading.query.get("id", ""), reading.query.get("correlation_id", "")
+        if bool(message_id) == bool(correlation_id):
+            raise BadQuery("the query needs either id or correlation_id")
+        search = by_message_id(message_id) if message_id else by_correlation_id(correlation_id)
+        found, end_lsn = await self._lives(reading, search)
+        return _shaped(found, end_lsn)
+
+    async def message(self, reading: Reading) -> Any:
+        """Answer with the life of the message at a position of a queue, or those of queues that had the same name."""
+        vhost, queue, position = (reading.names[name] for name in ("vhost", "queue", "position"))
+        if not (position.isascii() and position.isdigit() and len(position) < 19):
+            raise BadQuery("the position is not a number")
+        if ADMINISTRATOR not in reading.operator.tags:
+            (allowed,) = await reading.ask("permission.readable", user=reading.operator.user, queues=[[vhost, queue]])
+            if not allowed:
+                raise NotAuthorised("User not authorised to read the queue")
+        found, end_lsn = await self._lives(reading, by_place(vhost, queue, int(position)))
+        if not found.lives:
+            raise NothingThere(
+                f"no such message is in the index, which has reached LSN {found.end_lsn:#x} of {end_lsn:#x}"
+            )
+        return _shaped(found, end_lsn)
+
+    async def _lives(self, reading: Reading, search: Search) -> tuple[LivesFound, int]:
+        await self._evidence.indexer.looked()
+        found = await lives(self._evidence.data_dir, search, reading.ask, reading.operator)
+        status = await reading.ask("status")
+        return found, status["journal"]["end_lsn"]
+
+    async def journal(self, reading: Reading) -> Any:
+        """Answer with records by address: those between `from` and `to`, or the newest ones."""
+        query = reading.query
+        kinds = log.kinds_of(query.get("kind", ""))
+        most = _count(query.get("count", "") or str(log.SHOWN))
+        end = log.lsn_of(query["to"]) if query.get("to") else None
+        folder = self._evidence.data_dir
+        if query.get("from") or end is not None:
+            page = await asyncio.to_thread(log.after, folder, log.lsn_of(query.get("from") or "0"), kinds, most, end)
+        else:
+            page = await asyncio.to_thread(log.newest, folder, kinds, most)
+        return {
+            "records": [line._asdict() for line in page.lines],
+            "damage": [damage._asdict() for damage in page.damage],
+            "next_lsn": page.next_lsn,
+            "complete": page.complete,
+        }
+
+
+def evidence_routes(evidence: BrokerFiles) -> Mapping[str, ReadRoute]:
+    """Return the routes of `evidence` by path below `/api/`."""
+    return EvidenceRoutes(evidence).routes()
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST_RECORDS):
+        raise BadQuery(f"count is a number from 1 to {MOST_RECORDS}")
+    return int(text)
+
+
+def _shaped(found: LivesFound, end_lsn: int) -> dict[str, Any]:
+    return {
+        "indexed_lsn": found.end_lsn,
+        "end_lsn": end_lsn,
+        "complete": found.end_lsn >= end_lsn,
+        "messages": [_message(life) for life in found.lives],
+        "most": LIVES,
+    }
+
+
+def _message(life: MessageLife) -> dict[str, Any]:
+    place = life.place
+    return {
+        "message_id": place.message_id,
+        "correlation_id": place.correlation_id,
+        "vhost": place.vhost,
+        "queue": place.name,
+        "position": place.position,
+        "life": [moment._asdict() for moment in life.moments],
+        "branches": life.xids,
+    }
