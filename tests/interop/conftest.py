@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,3 +57,22 @@ def name(request: pytest.FixtureRequest) -> str:
     """A name for queues and exchanges that no other test uses."""
     test: str = request.node.nodeid
     return test.rpartition("/")[2]
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """A function that creates the caller's Celery application. Each test needs a new one, bound to its broker."""
+    apps: list[Any] = []
+
+    def load(broker: BrokerProcess, queue: str) -> Any:
+        monkeypatch.setenv("ESCROWMQ_TEST_URL", broker.url)
+        monkeypatch.setenv("ESCROWMQ_TEST_QUEUE", queue)
+        module = importlib.reload(importlib.import_module("tests.interop.celery_app"))
+        apps.append(module.app)
+        return module
+
+    yield load
+    for each in apps:
+        if each.backend.result_consumer._consumer is not None:
+            each.backend.result_consumer.stop()
+        each.close()

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,52 +11,9 @@ import pytest
 from celery import group
 
 from tests.broker import BrokerProcess, wait_until
+from tests.interop.celery_workers import PATIENCE, worker
 
 pytestmark = pytest.mark.interop
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 60
-
-
-@contextmanager
-def worker(broker: BrokerProcess, queue: str, log: Path, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a worker, and wait until it is ready. It is stopped cleanly at the end."""
-    environment = {**os.environ, "ESCROWMQ_TEST_URL": broker.url, "ESCROWMQ_TEST_QUEUE": queue}
-    command = [
-        *(sys.executable, "-m", "celery", "-A", "tests.interop.celery_app", "worker"),
-        *("--pool", "threads", "--concurrency", "4", "--loglevel", "INFO", "--hostname", f"{os.getpid()}@%h"),
-        *args,
-    ]
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: b" ready." in log.read_bytes() or process.poll() is not None, PATIENCE, "a worker")
-        assert process.poll() is None, log.read_text()
-        yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0, log.read_text()
-    finally:
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """A function that creates the caller's Celery application. Each test needs a new one, bound to its broker."""
-    apps: list[Any] = []
-
-    def load(broker: BrokerProcess, queue: str) -> Any:
-        monkeypatch.setenv("ESCROWMQ_TEST_URL", broker.url)
-        monkeypatch.setenv("ESCROWMQ_TEST_QUEUE", queue)
-        module = importlib.reload(importlib.import_module("tests.interop.celery_app"))
-        apps.append(module.app)
-        return module
-
-    yield load
-    for each in apps:
-        if each.backend.result_consumer._consumer is not None:
-            each.backend.result_consumer.stop()
-        each.close()
 
 
 def test_tasks_are_executed_and_return_results(
