@@ -144,14 +144,16 @@ def test_refusals_are_one_line_and_leave_everything_as_it_was(tmp_path: Path) ->
         (other / "letter.txt").touch()
         assert escrowmq("backup", backup, "--data-dir", data).code == 0
         for args, text in [
-            (("backup", other, "--data-dir", data), "not empty and holds no backup (it has letter.txt)"),
+            (("backup", other, "--data-dir", data), f"{other} is not empty and holds no backup (it has letter.txt)"),
             (("backup", data / "backup", "--data-dir", data), "inside the data directory"),
-            (("backup", backup, "--data-dir", tmp_path / "none"), "no such data directory"),
-            (("backup", tmp_path / "new", "--data-dir", other), "there is no journal"),
-            (("restore", backup, "--data-dir", data), "in use by process"),
+            (("backup", backup, "--data-dir", tmp_path / "none"), f"there is no data directory {tmp_path / 'none'}"),
+            (("backup", tmp_path / "new", "--data-dir", other), f"there is no journal in {other}"),
+            (("restore", backup, "--data-dir", data), f"uses the data directory {data}; restore into an empty one"),
+            (("restore", data, "--check"), f"{data} is the data directory of a broker and no backup"),
+            (("restore", data, "--data-dir", tmp_path / "new2"), f"{data} is the data directory of a broker"),
             (("restore", backup, "--data-dir", other), "is not empty (it has letter.txt)"),
             (("restore", other, "--data-dir", tmp_path / "new2"), "there is no backup"),
-            (("restore", tmp_path / "none", "--check"), "not a journal directory"),
+            (("restore", tmp_path / "none", "--check"), f"there is no directory {tmp_path / 'none'}"),
             (("serve", "--data-dir", backup, "--listen", "127.0.0.1:0"), "is a backup, which a broker would change"),
         ]:
             done = escrowmq(*args)
@@ -172,7 +174,7 @@ def test_the_backup_of_another_broker_is_not_overwritten(tmp_path: Path) -> None
     done = escrowmq("backup", backup, "--data-dir", tmp_path / "two" / "data")
     assert done.code == 1
     assert "another broker's journal" in done.err
-    assert "in it is whole" in done.err
+    assert f"; {backup} still holds the backup as of" in done.err
     assert escrowmq("restore", backup, "--check").code == 0
 
 
@@ -205,13 +207,56 @@ def test_a_full_disk_is_told_and_the_last_backup_stays_whole(tmp_path: Path) -> 
                 _, told = follower.communicate(timeout=60)
             assert follower.returncode == 1
             assert "are free" in told
-            assert "in it is whole" in told
+            assert f"; {target} still holds the backup as of" in told
             assert escrowmq("restore", target, "--check").code == 0
             done = escrowmq("backup", target, "--data-dir", broker.data_dir)
             assert done.code == 1
             assert escrowmq("restore", target, "--check").code == 0
     finally:
         subprocess.run(["umount", "-l", target], check=True)
+
+
+def test_a_damaged_copy_is_found_and_not_called_whole(tmp_path: Path) -> None:
+    with small(tmp_path) as broker:
+        work(broker)
+        backup = tmp_path / "backup"
+        assert escrowmq("backup", backup, "--data-dir", broker.data_dir).code == 0
+        file = min(backup.glob("*.log"))
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        done = escrowmq("backup", backup, "--data-dir", broker.data_dir)
+        assert (done.code, done.out) == (1, "")
+        assert done.err == (
+            f"escrowmq: cannot back up {broker.data_dir} to {backup}: the backup is damaged: {file.name} has changed "
+            "since it was copied; make a new backup in an empty directory\n"
+        )
+
+
+def test_a_follower_waits_for_the_first_start_of_its_broker(tmp_path: Path) -> None:
+    broker, backup = BrokerProcess(tmp_path), tmp_path / "backup"
+    command = [sys.executable, "-m", "escrowmq", "backup", str(backup), "--data-dir", str(broker.data_dir), "--follow"]
+    with subprocess.Popen([*command, "--interval", "20ms"], stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stderr is not None
+        told = follower.stderr.readline()
+        assert told == f"there is no journal in {broker.data_dir} yet; waiting until a broker starts there\n"
+        with broker.start():
+            while not (told := follower.stderr.readline()).startswith("following"):
+                assert told.startswith("the copy stays as it is until a broker answers")
+            follower.terminate()
+            assert follower.wait(60) == 0
+    assert escrowmq("restore", backup, "--check").code == 0
+
+
+def test_a_follower_that_waits_for_a_first_start_can_be_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "escrowmq", "backup", f"{tmp_path}/backup", "--data-dir", f"{tmp_path}/data"]
+    with subprocess.Popen([*command, "--follow"], stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stderr is not None
+        assert follower.stderr.readline().startswith("there is no journal")
+        follower.terminate()
+        assert follower.communicate(timeout=60)[1] == "stopped; nothing was copied\n"
+    assert follower.returncode == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_two_backups_into_one_directory_are_refused(tmp_path: Path) -> None:

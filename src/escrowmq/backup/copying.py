@@ -34,7 +34,7 @@ class Copy:
     """A copy of a journal in `target`, which nothing else may write to meanwhile."""
 
     def __init__(self, target: Storage, progress: Callable[[int], object] = lambda _: None) -> None:
-        """`progress` is called with numbers of bytes that were copied.
+        """`progress` is called with numbers of bytes that were copied or verified.
 
         Raises:
             BackupError: The manifest is damaged.
@@ -44,7 +44,7 @@ class Copy:
         self.copied_bytes = 0
         """The bytes that the last update has copied."""
         self.compared = False
-        """Whether sealed files were compared with those of the journal."""
+        """Whether the files were verified, and compared with those of the journal."""
         self._target = target
         self._progress = progress
         self._tail: tuple[CopiedFile, _Hash] | None = None
@@ -59,16 +59,19 @@ class Copy:
     def update(self, source: Readable, synced: int, as_of_us: int, extras: Mapping[str, bytes]) -> Manifest:
         """Copy what is missing of a journal that is synced up to the LSN `synced`. Returns the whole backup's manifest.
 
+        The first update also verifies what the copy has already, byte by byte.
+
         `as_of_us` is the time before which everything confirmed lies below `synced`, in microseconds; `extras` are the
         small files beside the journal.
 
         Raises:
-            BackupError: The copy is of another journal, or the journal or the copy is damaged, or space is short.
+            BackupDamaged: The copy is damaged. It is not changed.
+            BackupError: The copy is of another journal, or the journal is damaged, or space is short.
             JournalVersionUnknown: The journal is of a newer program.
             OSError: From source or target.
         """
         try:
-            lack = Lack(self._target, self.manifest, source, synced, compare=not self.compared)
+            lack = Lack(self._target, self.manifest, source, synced, None if self.compared else self._verify)
         except JournalDamaged as error:
             raise BackupError(f"{error}; examine the journal with `escrowmq inspect`") from error
         manifest = self.manifest = lack.manifest
@@ -127,6 +130,11 @@ class Copy:
         copied = CopiedFile(name, piece.stop, digest.hexdigest(), piece.sealed)
         self._tail = None if piece.sealed else (copied, digest)
         return copied
+
+    def _verify(self, entry: CopiedFile) -> None:
+        digest = digest_of(self._target, entry, self._progress)
+        if not entry.sealed:
+            self._tail = entry, digest
 
     def _running(self, entry: CopiedFile) -> _Hash:
         if self._tail is not None and self._tail[0] == entry:

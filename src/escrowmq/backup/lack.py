@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,9 +36,15 @@ class Lack:
     """
 
     def __init__(
-        self, target: Storage, manifest: Manifest | None, source: Readable, synced: int, *, compare: bool
+        self,
+        target: Storage,
+        manifest: Manifest | None,
+        source: Readable,
+        synced: int,
+        verify: Callable[[CopiedFile], object] | None,
     ) -> None:
-        """`compare` tells to compare the beginning and the end of sealed files with those of the copy.
+        """`verify` is called for each file that the journal and the copy both have; it raises if the copy is damaged.
+        Then the beginning and the end of those that are sealed are compared. With None, neither is done.
 
         Raises:
             BackupError: The copy is of another journal, or has what this journal does not have.
@@ -45,7 +52,7 @@ class Lack:
             JournalVersionUnknown: The journal is of a newer program.
             OSError: From source or target.
         """
-        self._target, self._source, self._synced, self._compare = target, source, synced, compare
+        self._target, self._source, self._synced, self._verify = target, source, synced, verify
         found = [(parsed, name) for name in source.names() if (parsed := fmt.parse_name(name))]
         segments = [(lsn, name) for (type_, lsn), name in found if type_ == fmt.TYPE_SEGMENT]
         if not segments:
@@ -61,7 +68,9 @@ class Lack:
         if later:
             raise _diverged(later[0])
         for name in [name for (type_, _), name in found if type_ == fmt.TYPE_SNAPSHOT][-1:]:
-            if name not in self._known:
+            if name in self._known:
+                self._check_copy(self._known[name])
+            else:
                 self._opened(name)
                 self.pieces.append(MissingPart(name, 0, source.size(name), sealed=True))
 
@@ -73,8 +82,10 @@ class Lack:
 
     def _add_segment(self, name: str, before: str, next_lsn: int | None) -> None:
         entry = self._known.get(name)
+        if entry is not None:
+            self._check_copy(entry)
         if entry is not None and entry.sealed:
-            if self._compare:
+            if self._verify is not None:
                 self._compare_sealed(entry)
             if next_lsn is None:
                 self._ends_at(JournalFile(self._target, name))
@@ -99,8 +110,12 @@ class Lack:
         if file.footer is not None:
             self.end_lsn = min(self._synced, file.footer.end_lsn)
 
+    def _check_copy(self, entry: CopiedFile) -> None:
+        if self._verify is not None:
+            self._opened(entry.name)  # a backup of another broker is refused before all of it is read
+            self._verify(entry)
+
     def _compare_sealed(self, entry: CopiedFile) -> None:
-        self._opened(entry.name)
         size, end = self._source.size(entry.name), fmt.FOOTER_END_SIZE
         if size != entry.size or not self._same(entry.name, end) or not self._same(entry.name, end, size - end):
             raise _diverged(entry.name)

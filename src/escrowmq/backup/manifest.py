@@ -23,6 +23,10 @@ class BackupError(Exception):
     """A backup or a restore cannot be made. The text is for the operator."""
 
 
+class BackupDamaged(BackupError):  # noqa: N818 - named for what was found
+    """The files of a backup are not what was copied, so the backup is not whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
     """A file of a backup: its first `size` bytes, which have this SHA-256. A `sealed` file never changes."""
@@ -62,7 +66,12 @@ class Manifest:
 
 
 def load(storage: Readable) -> Manifest | None:
-    """Return the manifest; None if there is none. Raises BackupError if it is damaged or of a newer program."""
+    """Return the manifest; None if there is none.
+
+    Raises:
+        BackupDamaged: It is damaged.
+        BackupError: It is of a newer program.
+    """
     if BACKUP not in storage.names():
         return None
     try:
@@ -74,7 +83,7 @@ def load(storage: Readable) -> Manifest | None:
             raise ValueError
         return _manifest(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackupError(f"{BACKUP} is damaged, so this backup cannot be used") from error
+        raise BackupDamaged(f"the backup is damaged: {BACKUP} is not as it was written") from error
 
 
 def save(storage: Storage, manifest: Manifest) -> None:

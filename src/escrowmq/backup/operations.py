@@ -37,15 +37,15 @@ def copy_in(directory: Path, data_dir: Path, progress: Progress) -> Iterator[Cop
         OSError: It cannot be created or read.
     """
     if not data_dir.is_dir():
-        raise BackupError("there is no such data directory")
+        raise BackupError(f"there is no data directory {data_dir}; name that of the broker with --data-dir")
     check_markers(data_dir)
-    if not any(map(parse_name, _names(data_dir))):
-        raise BackupError("there is no journal")
+    if not has_journal(data_dir):
+        raise BackupError(f"there is no journal in {data_dir}; name the data directory of the broker with --data-dir")
     if directory.resolve().is_relative_to(data_dir.resolve()):
         raise BackupError("the backup would be inside the data directory")
     found = _names(directory)
     if found and BACKUP not in found:
-        raise BackupError(f"the directory is not empty and holds no backup (it has {min(found)}); use an empty one")
+        raise BackupError(f"{directory} is not empty and holds no backup (it has {min(found)}); use an empty directory")
     try:
         target = FileStorage(directory)
     except DataDirLocked as error:
@@ -96,6 +96,11 @@ def follow_up(copy: Copy, data_dir: Path) -> Manifest:
         return copy.update(files, ask(data_dir, "journal.synced"), as_of_us, files.extras())
 
 
+def has_journal(data_dir: Path) -> bool:
+    """Return whether a broker has begun a journal in this directory."""
+    return any(map(parse_name, _names(data_dir)))
+
+
 def whole_backup(directory: Path) -> Manifest | None:
     """Return the manifest of the last whole backup in a directory; None if there is none that can be read."""
     with contextlib.suppress(OSError, BackupError):
@@ -116,19 +121,14 @@ def restore(directory: Path, data_dir: Path, progress: Progress) -> Manifest:
     """Restore a backup into a data directory, which must be empty, or not exist, or be that of a restore cut off.
 
     Raises:
-        BackupError, JournalVersionUnknown: The backup cannot be used, or the data directory is not empty.
-        DataDirLocked: The data directory is in use.
+        BackupError, JournalVersionUnknown: The backup cannot be used, or the data directory is not empty or in use.
         OSError: From one of the directories.
     """
     if data_dir.resolve().is_relative_to(directory.resolve()):
         raise BackupError("the data directory would be inside the backup")
     with _reading(directory) as backup:
         manifest = restoring.manifest_of(backup)
-        if data_dir.is_dir():
-            check_unlocked(data_dir)
-        found = _names(data_dir)
-        if found and RESTORING not in found:
-            raise BackupError(f"the data directory {data_dir} is not empty (it has {min(found)})")
+        _check_vacant(data_dir)
         target = FileStorage(data_dir)
         try:
             free = target.free_bytes()
@@ -140,9 +140,30 @@ def restore(directory: Path, data_dir: Path, progress: Progress) -> Manifest:
         return manifest
 
 
+def _check_vacant(data_dir: Path) -> None:
+    """Raise BackupError unless a directory is empty, or does not exist, or is that of a restore cut off."""
+    if data_dir.is_dir():
+        try:
+            check_unlocked(data_dir)
+        except DataDirLocked as error:
+            holder = f"process {error.pid}" if error.pid else "a process"
+            raise BackupError(f"{holder} uses the data directory {data_dir}; restore into an empty one") from error
+    found = _names(data_dir)
+    if found and RESTORING not in found:
+        raise BackupError(
+            f"the data directory {data_dir} is not empty (it has {min(found)}); restore into an empty one"
+        )
+
+
 @contextlib.contextmanager
 def _reading(directory: Path) -> Iterator[FileStorage]:
     """Open a backup such that no other process changes it meanwhile. The medium may be read-only."""
+    if not directory.exists():
+        raise BackupError(f"there is no directory {directory}")
+    if not (directory / BACKUP).exists() and has_journal(directory):
+        raise BackupError(
+            f"{directory} is the data directory of a broker and no backup; make a backup of it with `escrowmq backup`"
+        )
     storage = FileStorage(directory, read_only=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from escrowmq.backup import manifest as manifests
-from escrowmq.backup.manifest import BackupError, CopiedFile, Manifest
+from escrowmq.backup.manifest import BackupDamaged, BackupError, CopiedFile, Manifest
 from escrowmq.backup.verification import PIECE, check_journal, digest_of
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.markers import RESTORING
@@ -59,7 +59,7 @@ def check(backup: Readable, manifest: Manifest, progress: Callable[[int], object
     """Check each byte of a backup, each frame, the chain of segments, and that a broker can start from it.
 
     Raises:
-        BackupError: It is damaged.
+        BackupDamaged: It is.
     """
     for entry in manifest.files.values():
         digest_of(backup, entry, progress)
@@ -70,7 +70,7 @@ def restore(backup: Readable, manifest: Manifest, target: Storage, progress: Cal
     """Copy a backup into an empty data directory, durably, and check the copy as `check` does.
 
     Raises:
-        BackupError: The backup is damaged. `target` still has the marker, so no broker starts on it.
+        BackupDamaged: The backup is damaged. `target` still has the marker, so no broker starts on it.
         OSError: From backup or target.
     """
     origin = {"journal_id": manifest.journal_id, "end_lsn": manifest.end_lsn, "as_of_us": manifest.as_of_us}
@@ -95,7 +95,7 @@ def _copy(backup: Readable, entry: CopiedFile, target: Storage, progress: Callab
         at += len(data)
         progress(len(data))
     if digest.hexdigest() != entry.sha256:
-        raise BackupError(f"the backup is damaged: {entry.name} has changed since it was copied")
+        raise BackupDamaged(f"the backup is damaged: {entry.name} has changed since it was copied")
     target.sync(draft)
     target.finish(draft)
     target.replace(draft, entry.name)
@@ -114,6 +114,6 @@ def _check_journal(storage: Readable, manifest: Manifest) -> None:
     try:
         end = check_journal(storage)
     except JournalDamaged as error:
-        raise BackupError(f"the backup is damaged: {error}") from error
+        raise BackupDamaged(f"the backup is damaged: {error}") from error
     if end != manifest.end_lsn:
-        raise BackupError(f"the backup is damaged: its log ends at LSN {end:#x} instead of {manifest.end_lsn:#x}")
+        raise BackupDamaged(f"the backup is damaged: its log ends at LSN {end:#x} instead of {manifest.end_lsn:#x}")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.backup.manifest import BackupError, CopiedFile
+from escrowmq.backup.manifest import BackupDamaged, CopiedFile
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
@@ -95,7 +95,7 @@ def check_journal(storage: Readable) -> int:
 
 
 def digest_of(storage: Readable, entry: CopiedFile, progress: Callable[[int], object]) -> _Hash:
-    """Return the digest of a file of a backup, which is what the manifest says. Raises BackupError otherwise."""
+    """Return the digest of a file of a backup, which is what the manifest says. Raises BackupDamaged otherwise."""
     digest, at = hashlib.sha256(), 0
     try:
         while at < entry.size and (piece := storage.read(entry.name, at, min(PIECE, entry.size - at))):
@@ -103,7 +103,9 @@ def digest_of(storage: Readable, entry: CopiedFile, progress: Callable[[int], ob
             at += len(piece)
             progress(len(piece))
     except FileNotFoundError as error:
-        raise BackupError(f"the backup is damaged: {entry.name} is missing") from error
+        raise BackupDamaged(f"the backup is damaged: {entry.name} is missing") from error
+    except OSError as error:
+        raise BackupDamaged(f"the backup is damaged: {entry.name} cannot be read: {error.strerror or error}") from error
     if digest.hexdigest() != entry.sha256:
-        raise BackupError(f"the backup is damaged: {entry.name} has changed since it was copied")
+        raise BackupDamaged(f"the backup is damaged: {entry.name} has changed since it was copied")
     return digest

@@ -4,41 +4,54 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TransferSpeedColumn
 
 from escrowmq.admin.socket.client import AdminError
 from escrowmq.backup import operations
 from escrowmq.backup.copying import Copy
-from escrowmq.backup.manifest import BackupError, Manifest
+from escrowmq.backup.manifest import BackupDamaged, BackupError, Manifest
 from escrowmq.backup.source import allow_descriptors
 from escrowmq.cli.options import age, data_dir_option
 from escrowmq.journal.errors import JournalError
 from escrowmq.text import size
 
 _directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+_END: Final = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end `--follow`."""
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def _pause(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    if not context.params.get("follow"):
+        if context.get_parameter_source("interval") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--interval has no effect without --follow", context)
+        return 0.0
+    seconds = age(context, parameter, value)
+    if seconds <= 0:
+        raise click.BadParameter("the pause must be longer than 0", context, parameter)
+    return seconds
 
 
 @click.command()
 @_directory
 @data_dir_option
-@click.option("--follow", is_flag=True, help="Keep the copy up to date until SIGTERM or Ctrl-C.")
+@click.option("--follow", is_flag=True, is_eager=True, help="Keep the copy up to date until SIGTERM or Ctrl-C.")
 @click.option(
     "--interval",
     default="1s",
     show_default=True,
-    callback=age,
+    callback=_pause,
     metavar="TIME",
     help="With --follow: the pause between two updates.",
 )
@@ -47,8 +60,9 @@ def backup(directory: Path, data_dir: Path, *, follow: bool, interval: float, as
     """Copy the journal of a broker to DIR, or keep a copy up to date.
 
     The broker may be running. If it is stopped, it cannot be started meanwhile; with --follow, the command waits for
-    it instead. DIR is created if necessary. If it holds an earlier backup of the same broker, only what is new is
-    copied, and that backup stays whole until the new one is.
+    it instead, also before its first start. DIR is created if necessary. If it holds an earlier backup of the same
+    broker, that is read and verified, only what is new is copied, and the earlier backup stays whole until the new one
+    is.
 
     Everything that was confirmed before the command began is in the backup. Each frame's checksums and the chain of
     segments are checked in the copy, and everything is on disk before the manifest DIR/backup.json lists it. A backup
@@ -64,16 +78,18 @@ def backup(directory: Path, data_dir: Path, *, follow: bool, interval: float, as
       escrowmq restore /mnt/backup/broker-1 --check
     """
     allow_descriptors()
-    with (
-        _failing(f"cannot back up {data_dir} to {directory}", directory),
-        _progress("copying") as progress,
-        operations.copy_in(directory, data_dir, progress) as copy,
-    ):
-        report = partial(_report, directory, verb="copied", as_json=as_json)
+    advice = "make a new backup in an empty directory"
+    with _failing(f"cannot back up {data_dir} to {directory}", directory, advice):
         if follow:
-            _follow(copy, data_dir, interval, report)
-        else:
-            report(operations.back_up(copy, data_dir), copy.copied_bytes)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _END)  # they are looked for between two updates
+            if not _begun(data_dir, interval):
+                return
+        with _progress("backing up") as progress, operations.copy_in(directory, data_dir, progress) as copy:
+            report = partial(_report, directory, verb="copied", as_json=as_json)
+            if follow:
+                _follow(copy, data_dir, interval, report)
+            else:
+                report(operations.back_up(copy, data_dir), copy.copied_bytes)
 
 
 @click.command()
@@ -100,7 +116,7 @@ def restore(directory: Path, data_dir: Path, *, only_check: bool, as_json: bool)
       escrowmq restore /mnt/backup/broker-1 --check
     """
     what = f"the backup in {directory} cannot be used" if only_check else f"cannot restore {directory} to {data_dir}"
-    with _failing(what, None), _progress("checking" if only_check else "restoring") as progress:
+    with _failing(what, None, "use another backup"), _progress("checking" if only_check else "restoring") as progress:
         if only_check:
             manifest = operations.check(directory, progress)
             _report(directory, manifest, manifest.size, verb="checked", as_json=as_json)
@@ -109,14 +125,27 @@ def restore(directory: Path, data_dir: Path, *, only_check: bool, as_json: bool)
             _report(directory, manifest, manifest.size, verb="restored", as_json=as_json)
 
 
+def _ended(seconds: float) -> bool:
+    """Wait for a signal that ends the command, and return whether one came."""
+    return signal.sigtimedwait(_END, seconds) is not None
+
+
+def _begun(data_dir: Path, interval: float) -> bool:
+    """Wait until a broker has begun a journal. Return False if a signal comes first."""
+    if not operations.has_journal(data_dir):
+        click.echo(f"there is no journal in {data_dir} yet; waiting until a broker starts there", err=True)
+        while not operations.has_journal(data_dir):
+            if _ended(interval):
+                click.echo("stopped; nothing was copied", err=True)
+                return False
+    return True
+
+
 def _follow(copy: Copy, data_dir: Path, interval: float, report: Callable[[Manifest, int], None]) -> None:
     """Update the copy again and again until a signal comes. `report` tells the first whole backup."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     answers: bool | None = None
     manifest: Manifest | None = None
-    while not stop.wait(interval if answers is not None else 0):
+    while not _ended(interval if answers is not None else 0):
         try:
             updated = operations.follow_up(copy, data_dir)
         except AdminError as error:
@@ -134,10 +163,14 @@ def _follow(copy: Copy, data_dir: Path, interval: float, report: Callable[[Manif
 
 
 @contextmanager
-def _failing(what: str, directory: Path | None) -> Iterator[None]:
-    """Turn errors into one line, which also says what backup there is in `directory`."""
+def _failing(what: str, directory: Path | None, advice: str) -> Iterator[None]:
+    """Turn errors into one line, which also says what backup there is in `directory`, or gives the advice for one that
+    is damaged.
+    """
     try:
         yield
+    except BackupDamaged as error:
+        raise click.ClickException(f"{what}: {error}; {advice}") from error
     except (BackupError, JournalError) as error:
         raise click.ClickException(f"{what}: {error}{_left(directory)}") from error
     except OSError as error:
@@ -147,7 +180,7 @@ def _failing(what: str, directory: Path | None) -> Iterator[None]:
 
 def _left(directory: Path | None) -> str:
     manifest = operations.whole_backup(directory) if directory is not None else None
-    return f"; the backup as of {_time(manifest)} in it is whole" if manifest is not None else ""
+    return f"; {directory} still holds the backup as of {_time(manifest)}" if manifest is not None else ""
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
 
 from escrowmq.backup.copying import Copy
-from escrowmq.backup.manifest import BackupError
+from escrowmq.backup.manifest import BackupDamaged, BackupError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import Faults, MemoryStorage
 from tests.unit.backup.copies import back_up, checked, manifest_in, replayed, restored
@@ -167,16 +168,69 @@ def test_damage_in_the_journal_is_found_and_the_last_backup_stays(number: int) -
     assert checked(target) == before
 
 
-def test_a_changed_byte_of_the_growing_copy_is_found() -> None:
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_changed_byte_of_the_growing_copy_is_found(more: int) -> None:
     source = memory()
     journal = start(source, segment_bytes=1 << 20)
     fill(journal, 1, size=9000)
     target = memory()
     back_up(source, journal, target)
     target.flip(source.names()[0], 8 * 200)
-    fill(journal, 1)
-    with pytest.raises(BackupError, match="has changed since it was copied"):
+    fill(journal, more)
+    with pytest.raises(BackupDamaged, match="has changed since it was copied"):
         back_up(source, journal, target)
+
+
+@pytest.mark.parametrize("place", [0, 200, -100, -1])
+def test_a_changed_byte_anywhere_in_the_copy_is_found(place: int) -> None:
+    source, journal = filled()
+    snapshot(journal, (9, b"state"))
+    fill(journal, 3)
+    target = memory()
+    back_up(source, journal, target)
+    before = manifest_in(target)
+    for name in before.files:
+        bit = 8 * (place % target.size(name))
+        target.flip(name, bit)
+        with pytest.raises(BackupDamaged, match=f"{name} has changed since it was copied"):
+            back_up(source, journal, target)
+        target.flip(name, bit)
+    assert checked(target) == before
+
+
+def test_a_file_that_is_missing_in_the_copy_is_found() -> None:
+    source, journal = filled()
+    target = memory()
+    back_up(source, journal, target)
+    name = target.names()[0]
+    target.delete(name)
+    with pytest.raises(BackupDamaged, match=f"{name} is missing"):
+        back_up(source, journal, target)
+
+
+def test_a_file_of_the_copy_that_cannot_be_read_counts_as_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, journal = filled()
+    target = memory()
+    back_up(source, journal, target)
+    copy = Copy(target)
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(target, "read", fail)
+    with pytest.raises(BackupDamaged, match="cannot be read: Input/output error"):
+        copy.update(source, journal.synced_lsn, 1, {})
+
+
+def test_a_process_that_keeps_a_copy_up_verifies_it_once() -> None:
+    source, journal = filled()
+    target = memory()
+    back_up(source, journal, target)
+    verified: list[int] = []
+    copy = Copy(target, verified.append)
+    for _ in range(2):
+        copy.update(source, journal.synced_lsn, 1, {})
+        assert sum(verified) == manifest_in(target).size
 
 
 def test_too_little_space_is_told_before_anything_is_copied() -> None:

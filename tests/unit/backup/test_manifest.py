@@ -35,7 +35,7 @@ def test_there_may_be_none() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"format": 1, "sha256": "0"}', b"\xff"])
 def test_anything_else_is_damaged(text: bytes) -> None:
-    with pytest.raises(BackupError, match=r"backup.json is damaged"):
+    with pytest.raises(BackupError, match=r"backup.json is not as it was written"):
         load(put(text))
 
 
