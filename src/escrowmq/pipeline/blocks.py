@@ -1,7 +1,7 @@
 """Decode blocks of messages from anywhere in the log: envelope, body sizes, and a digest for each message.
 
-The digest is the CRC-32 of envelope and body together. It lets the audit check a copy of a message after the original
-has been deleted.
+The digest depends on envelope and body (`content_digests`). It lets the audit check a copy of a message after the
+original has been deleted.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ import numpy as np
 
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, ragged, take, texts
+from escrowmq.pipeline.content_digests import digests
 from escrowmq.pipeline.sections import SECTIONS, body_sizes
 
 BLOCK: Final = np.dtype([("length", "<u4"), ("came", "<u8"), ("count", "<u4"), ("envelope", "<u4")])
-BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4")])
+BODY: Final = np.dtype([("size", "<u4"), ("digest", "<u4"), ("text", "<i4")])
+"""A message of a block. `text` is the index of the message's own text of an envelope, with its routing key; -1 if the
+message has the text of the block.
+"""
 ENVELOPE_HEAD: Final = 11
 PACKED: Final = 92
 """The protocol number of envelopes with packed content: properties and body together (docs/internals/records.md)."""
@@ -94,11 +98,10 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
     """
     block, begin, size = _places(data, at, envelope, count)
     found = np.empty(len(block), BODY)
-    found["size"] = size
+    found["size"], found["text"] = size, -1
     which, distinct = texts(data, at, envelope)  # envelopes repeat, so few checksums of envelopes are needed
-    seeds = np.fromiter(map(crc32, distinct), np.int64, len(distinct))[which[block]]
-    pieces = map(data.data.__getitem__, map(slice, begin.tolist(), (begin + size).tolist()))
-    found["digest"] = np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(found))
+    seeds = np.fromiter(map(crc32, distinct), np.int64, len(distinct))[which]
+    found["digest"] = digests(data, begin, size, seeds[block])
     form = data[at][block]
     sections = np.flatnonzero(form == SECTIONS)
     if len(sections):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from escrowmq.pipeline.columns import Ints, Rows, distinct
 from escrowmq.pipeline.events import Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.message_columns import MessageColumns
+from escrowmq.pipeline.positions import Of, Positions, Told
 
-Of = Callable[..., "tuple[Ints, Rows, Ints]"]
 Mask = npt.NDArray[np.bool_]
 NEVER: Final = 1 << 62
 _MS_OF_UNIT: Final = {"Y": 31_536_000_000, "M": 2_592_000_000, "D": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
@@ -67,15 +67,14 @@ def _period_ms(text: str) -> int:
 
 
 def check_queues(
-    messages: MessageColumns, rows: Rows, place: Ints, owner: Ints, terms: Mapping[int, QueueTerms], start: int
+    messages: MessageColumns, rows: Rows, positions: Positions, terms: Mapping[int, QueueTerms], start: int
 ) -> None:
     """Check that a message's queue existed whenever a record named it.
 
     Args:
         messages: the messages.
         rows: the events.
-        place: for each position in an event, the row of its message; -1 if there is none.
-        owner: for each position in an event, its event.
+        positions: the positions of the events.
         terms: the terms of all queues that are known.
         start: the LSN from which the log is complete.
     """
@@ -87,8 +86,8 @@ def check_queues(
     wrong = (lsn >= start) & ((lsn < since[inverse]) | (lsn > until[inverse]))
     wrong &= ~((rows["what"] == Happened.PUBLISHED) & (lsn > until[inverse]))  # that is Finding.TO_NOBODY
     if wrong.any():
-        chosen = np.flatnonzero(wrong[owner] & (place >= 0))
-        messages.report(place[chosen], Finding.NO_SUCH_QUEUE, lsn[owner[chosen]])
+        place, said, _ = positions.within(np.flatnonzero(wrong))
+        messages.report(place, Finding.NO_SUCH_QUEUE, said["lsn"])
 
 
 class Evidence(NamedTuple):
@@ -220,7 +219,7 @@ def _any_between(borders: Ints, low: Ints, high: Ints) -> Mask:
     return found
 
 
-def _check_deliveries(messages: MessageColumns, place: Ints, rows: Rows, borders: Ints) -> None:
+def _check_deliveries(messages: MessageColumns, place: Ints, rows: Told, borders: Ints) -> None:
     """Check that a message was returned between two deliveries, or the broker restarted."""
     delivered, lsn = rows["what"] == Happened.DELIVERED, rows["lsn"]
     again = np.flatnonzero(delivered[1:] & delivered[:-1] & (place[1:] == place[:-1])) + 1

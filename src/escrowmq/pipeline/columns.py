@@ -48,6 +48,20 @@ def distinct(values: Ints) -> Ints:
     return found[fresh]
 
 
+def numbered(values: Ints, end: int) -> tuple[Ints, Ints]:
+    """Return the distinct values, ascending, and for each value its index among them.
+
+    Values are from 0 to `end` - 1. If that is not many more than there are values, no sorting is needed.
+    """
+    if end > 8 * len(values) + 1024:
+        found, number = np.unique(values, return_inverse=True)
+        return found, number.astype(np.int64)
+    is_there = np.zeros(end, bool)
+    is_there[values] = True
+    number_of = np.cumsum(is_there) - 1
+    return np.flatnonzero(is_there), number_of[values]
+
+
 def plain(text: str) -> str:
     """Return a name that can be encoded as UTF-8. Bytes sent by a client that are not valid UTF-8 become backslash
     escapes.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from escrowmq.pipeline.columns import Ints, Rows
+from escrowmq.pipeline.columns import Ints
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.message_columns import MessageColumns
-
-Of = Callable[..., "tuple[Ints, Rows, Ints]"]
+from escrowmq.pipeline.positions import Of, Told
 
 
 def move(messages: MessageColumns, events: Events, of: Of, start: int) -> None:
@@ -29,7 +26,7 @@ def move(messages: MessageColumns, events: Events, of: Of, start: int) -> None:
     messages["block"][place], messages["index"][place] = rows["block"], rows["index"] + nth
 
 
-def _check_places(messages: MessageColumns, place: Ints, rows: Rows, nth: Ints, start: int) -> None:
+def _check_places(messages: MessageColumns, place: Ints, rows: Told, nth: Ints, start: int) -> None:
     """Check that a snapshot refers to the block that the log named last for a message."""
     side = np.argsort(place, kind="stable")  # groups the events of each message, in the order of the log
     place, rows, index = place[side], rows[side], (rows["index"] + nth)[side]
@@ -42,7 +39,7 @@ def _check_places(messages: MessageColumns, place: Ints, rows: Rows, nth: Ints, 
     messages.report(place[wrong], Finding.OTHER_CONTENT, rows["lsn"][wrong])
 
 
-def _check_copies(messages: MessageColumns, events: Events, place: Ints, rows: Rows, nth: Ints) -> None:
+def _check_copies(messages: MessageColumns, events: Events, place: Ints, rows: Told, nth: Ints) -> None:
     """Check that a copy has the original's arrival time, envelope and body, as far as both are known."""
     came = rows["came"]
     wrong = (came == NOWHERE) | ((came != 0) & (messages["came_ms"][place] > 0) & (came != messages["came_ms"][place]))

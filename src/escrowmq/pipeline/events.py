@@ -16,7 +16,6 @@ from escrowmq.core.records.reservations import decode_held
 from escrowmq.pipeline.blocks import (
     BLOCK,
     BODY,
-    KEYED,
     Block,
     GoneError,
     Keys,
@@ -28,7 +27,7 @@ from escrowmq.pipeline.blocks import (
     look_up,
     with_key,
 )
-from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, ragged, slices, take, texts
+from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, numbered, ragged, slices, take, texts
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
 
@@ -93,7 +92,7 @@ class Events:
     Args:
         rows: the events, of the type EVENT.
         texts: texts of envelopes and names of consumers, to which `text` refers.
-        bodies: sizes and digests of the type BODY, to which `bodies` refers.
+        bodies: sizes, digests and texts of the type BODY, to which `bodies` refers.
     """
 
     rows: Rows
@@ -114,8 +113,6 @@ class Builder:
     texts: list[bytes] = field(default_factory=list)
     bodies: list[Rows] = field(default_factory=list)
     counted: int = 0
-    keys: list[Keys] = field(default_factory=list)
-    """The routing keys of keyed messages, by the index of the body."""
     blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
     """Blocks already looked up, by LSN, each with the index of its first body. Several queues can share a block."""
 
@@ -135,11 +132,18 @@ class Builder:
         self.rows.append(rows)
         return rows
 
-    def have(self, bodies: Rows, keys: Keys) -> int:
-        """Append bodies, and the routing keys of those that are keyed. Return the index of the first."""
-        self.bodies.append(bodies)
+    def have(self, bodies: Rows, keys: Keys, texts_: list[bytes], text: Ints) -> int:
+        """Append bodies, and the texts of those that have a routing key of their own. Return the index of the first.
+
+        `text` is the index in `texts_` of each keyed body's envelope.
+        """
         if keys.values:
-            self.keys.append(keys._replace(at=keys.at + self.counted))
+            pairs, number = numbered(text * len(keys.values) + keys.number, len(texts_) * len(keys.values))
+            bodies["text"][keys.at] = number + len(self.texts)
+            envelope, key = np.divmod(pairs, len(keys.values))
+            values = keys.values
+            self.texts += [with_key(texts_[i], values[k]) for i, k in zip(envelope.tolist(), key.tolist(), strict=True)]
+        self.bodies.append(bodies)
         self.counted += len(bodies)
         return self.counted - len(bodies)
 
@@ -152,7 +156,8 @@ class Builder:
         """
         if lsn not in self.blocks:
             block = look_up(lookup, lsn)
-            self.blocks[lsn] = (block, self.have(block.bodies, block.keys))
+            bodies_at = self.have(block.bodies, block.keys, [block.text], np.zeros(len(block.keys.at), np.int64))
+            self.blocks[lsn] = (block, bodies_at)
         return self.blocks[lsn]
 
 
@@ -178,8 +183,6 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     if snapshot_lsn is not None:
         _held(builder, snapshot_lsn)
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
-    if builder.keys:
-        rows = _by_key(builder, rows)
     rows = rows[np.lexsort((rows["order"], rows["lsn"]))]
     found = np.concatenate(builder.bodies) if builder.bodies else np.empty(0, BODY)
     return Events(rows, builder.texts, found)
@@ -196,7 +199,8 @@ def _published(builder: Builder) -> None:
     envelope_at = block_at + BLOCK.itemsize
     text, values = envelopes(data, envelope_at)
     where = (data, envelope_at, integers(blocks["envelope"]), count)
-    found = bodies(*where)
+    found, keyed = bodies(*where), keys(*where)
+    begin = builder.have(found, keyed, values, np.repeat(text, count)[keyed.at])
     bodies_at = np.cumsum(count) - count
     run, nth = ragged(number)
     targets = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
@@ -207,7 +211,7 @@ def _published(builder: Builder) -> None:
     rows["block"] = (builder.records.lsn[record] + block_at - builder.records.at[record])[run]
     rows["text"] = text[run] + len(builder.texts)
     builder.texts += values
-    rows["bodies"] = bodies_at[run] + builder.have(found, keys(*where))
+    rows["bodies"] = bodies_at[run] + begin
 
 
 def _placed(builder: Builder, lookup: Lookup) -> None:
@@ -241,30 +245,6 @@ def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
     rows["came"], rows["text"] = block.came, len(builder.texts)
     rows["bodies"] = bodies_at + rows["index"]
     builder.texts.append(block.text)
-
-
-def _by_key(builder: Builder, rows: Rows) -> Rows:
-    """Split the publication of keyed messages into an event for each message, with its routing key in the text."""
-    keyed = np.array([text[:1] == bytes((KEYED,)) for text in builder.texts], bool)
-    split = np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED)) & (rows["bodies"] >= 0) & (rows["text"] >= 0)
-    split[split] = keyed[rows["text"][split]]
-    owner, nth = ragged(rows["count"][split])
-    own = rows[split][owner]
-    own["first"] += nth
-    own["index"] += nth
-    own["bodies"] += nth
-    own["count"] = 1
-    key = np.full(builder.counted, -1, np.int64)
-    values: list[bytes] = []
-    for keys_ in builder.keys:
-        key[keys_.at] = keys_.number + len(values)
-        values += keys_.values
-    pairs, number = np.unique(own["text"] * len(values) + key[own["bodies"]], return_inverse=True)
-    own["text"] = number.ravel() + len(builder.texts)
-    builder.texts += [
-        with_key(builder.texts[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()
-    ]
-    return np.concatenate((rows[~split], own))
 
 
 def _settled(builder: Builder) -> None:
@@ -457,9 +437,10 @@ def chosen(events: Events, rows: Rows) -> Events:
     counts = rows["count"][told]
     mine = slices(events.bodies, rows["bodies"][told], counts)
     rows["bodies"][told] = np.cumsum(counts) - counts
+    own = np.flatnonzero(mine["text"] >= 0)
     texted = np.flatnonzero(
         np.isin(rows["what"], (Happened.PUBLISHED, Happened.COPIED, Happened.DELIVERED)) & (rows["text"] >= 0)
     )
-    used, numbers = np.unique(rows["text"][texted], return_inverse=True)
-    rows["text"][texted] = numbers
+    used, numbers = numbered(np.r_[rows["text"][texted], mine["text"][own]], len(events.texts))
+    rows["text"][texted], mine["text"][own] = numbers[: len(texted)], numbers[len(texted) :]
     return Events(rows, [events.texts[i] for i in used.tolist()], mine)

@@ -5,7 +5,7 @@ All functions work on whole columns of some hundred thousand messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +14,11 @@ import numpy.typing as npt
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.deliveries import REDELIVERED, SETTLED
 from escrowmq.pipeline import causes, contents
-from escrowmq.pipeline.columns import Ints, Rows, distinct, ragged
+from escrowmq.pipeline.columns import Ints, Rows, distinct
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.message_columns import MessageColumns, joined
+from escrowmq.pipeline.positions import POSITION_BITS, Of, Positions, Told
 
 QUEUE_DELETED = 100
 """The outcome of a message whose queue was deleted. No record of the message itself says so."""
@@ -30,10 +31,6 @@ LATE = -1
 
 The address of its record then says nothing about its order.
 """
-
-_POSITION_BITS = 44
-_PASSIVE = (Happened.HANDED_OUT, Happened.COUNTED, Happened.MARKED_IN_SNAPSHOT, Happened.NEXT)
-"""Events that create no row. They may concern positions of messages that are not in the log."""
 
 
 class MessageFacts(NamedTuple):
@@ -90,30 +87,14 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     """
     rows = events.rows[np.lexsort((events.rows["order"], events.rows["lsn"]))]  # inserts events of snapshots
     old = joined(open_before, 0)
-    owner, inner = ragged(rows["count"])
-    queues = distinct(
-        np.r_[old["queue"], rows["queue"]]
-    )  # renumbered densely, because a queue's own number needs 32 bits
-    keys = _key(np.searchsorted(queues, rows["queue"])[owner], rows["first"][owner] + inner)
-    before = _key(np.searchsorted(queues, old["queue"]), old["position"])
-    passive = np.isin(rows["what"][owner], _PASSIVE)
-    known = distinct(np.r_[before, keys[~passive]])
+    positions = Positions(rows, old["queue"], old["position"])
+    of, known = positions.of, positions.known
     messages = MessageColumns.empty(len(known))
     messages.texts, messages.consumers = old.texts + events.texts, old.consumers + events.texts
-    messages["queue"][:] = queues[known >> _POSITION_BITS]
-    messages["position"][:] = known & ((1 << _POSITION_BITS) - 1)
-    at = np.searchsorted(known, before)
+    messages["queue"][:] = positions.queues[known >> POSITION_BITS]
+    messages["position"][:] = known & ((1 << POSITION_BITS) - 1)
     for name, column in old.columns.items():
-        messages[name][at] = column
-    place = np.searchsorted(known, keys)
-    exists = ~passive
-    exists[passive] = np.isin(keys[passive], known)
-
-    def of(*what: Happened) -> tuple[Ints, Rows, Ints]:
-        """For each position in events of these kinds: its row, the event, and its index within the event."""
-        chosen = np.flatnonzero(np.isin(rows["what"][owner], what) & exists)
-        return place[chosen], rows[owner[chosen]], inner[chosen]
-
+        messages[name][positions.others] = column
     _publish(messages, events, of, len(old.texts))
     contents.move(messages, events, of, facts.start)
     held = _settle(messages, of)
@@ -130,7 +111,7 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     _check_existence(messages)
     _check_content(messages, facts.holes)
     if facts.terms is not None:
-        causes.check_queues(messages, rows, np.where(exists, place, -1), owner, facts.terms, facts.start)
+        causes.check_queues(messages, rows, positions, facts.terms, facts.start)
         known_next = rows[rows["what"] == Happened.NEXT]
         causes.check_outcomes(messages, causes.Evidence(facts.terms, facts.begin, facts.set_back, known_next))
     return messages
@@ -142,28 +123,22 @@ def is_open(messages: MessageColumns) -> npt.NDArray[np.bool_]:
     return waits
 
 
-def _key(queue: Ints, position: Ints) -> Ints:
-    """Queue and position as one number. `queue` must be below 2 ** 19."""
-    return (queue.astype(np.int64) << _POSITION_BITS) | position.astype(np.int64)
-
-
-Of = Callable[..., "tuple[Ints, Rows, Ints]"]
-
-
-def _first(place: Ints) -> Ints:
-    """Return the indexes of the events that are the first of their message."""
-    _, first = np.unique(place, return_index=True)
-    return np.sort(first)
+def _first(place: Ints, count: int) -> Ints:
+    """Return the indexes of the events that are the first of their message. There are `count` messages."""
+    first = np.empty(count, np.int64)
+    first[place[::-1]] = np.arange(len(place) - 1, -1, -1)  # numpy assigns in order, so the first event wins
+    found: Ints = np.flatnonzero(first[place] == np.arange(len(place)))
+    return found
 
 
 def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> None:
     place, rows, nth = of(Happened.PUBLISHED, Happened.COPIED)
     again = messages["publications"][place] > 0
-    first = _first(place)
+    first = _first(place, len(messages))
     repeated = np.ones(len(place), bool)
     repeated[first] = False
     repeated |= again
-    np.add.at(messages["publications"], place, 1)
+    messages["publications"][:] += np.bincount(place, minlength=len(messages))
     messages.report(place[repeated], Finding.DUPLICATED, rows["lsn"][repeated])
     fresh = first[~again[first]]
     place, rows, nth = place[fresh], rows[fresh], nth[fresh]
@@ -173,24 +148,26 @@ def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> No
     )
     messages["publish_frame"][place], messages["publish_us"][place] = rows["frame"], rows["time"]
     messages["came_ms"][place], messages["publish_branch"][place] = rows["came"], rows["branch"]
-    messages["text"][place] = np.where(rows["text"] >= 0, rows["text"] + texts, -1)
     messages["block"][place], messages["index"][place] = rows["block"], rows["index"] + nth
     nowhere = rows["came"] == NOWHERE
     messages.report(place[nowhere], Finding.OTHER_CONTENT, rows["lsn"][nowhere])
-    told = rows["bodies"] >= 0
-    bodies = events.bodies[rows["bodies"][told] + nth[told]]
+    text, at = rows["text"], rows["bodies"]
+    told = at >= 0
+    bodies = events.bodies[at[told] + nth[told]]
     messages["size"][place[told]], messages["digest"][place[told]] = bodies["size"], bodies["digest"]
+    text[told] = np.where((bodies["text"] >= 0) & (text[told] >= 0), bodies["text"], text[told])
+    messages["text"][place] = np.where(text >= 0, text + texts, -1)
 
 
 def _settle(messages: MessageColumns, of: Of) -> Ints:
     """Record settlements. Returns the messages settled by groups of bulk readers."""
     place, rows, _ = of(Happened.SETTLED, Happened.SETTLED_BY_GROUP)
     again = messages["settlements"][place] > 0
-    first = _first(place)
+    first = _first(place, len(messages))
     repeated = np.ones(len(place), bool)
     repeated[first] = False
     repeated |= again
-    np.add.at(messages["settlements"], place, 1)
+    messages["settlements"][:] += np.bincount(place, minlength=len(messages))
     messages.report(place[repeated], Finding.SETTLED_TWICE, rows["lsn"][repeated])
     fresh = first[~again[first]]
     place, rows = place[fresh], rows[fresh]
@@ -240,8 +217,8 @@ def _deliver(messages: MessageColumns, of: Of, consumers: int, facts: MessageFac
     messages.report(place[early], Finding.TOO_EARLY, lsn[early])
     us, first = rows["came"] * 1000, ~again
     messages["first_delivered_us"][place[first]], messages["first_delivered_lsn"][place[first]] = us[first], lsn[first]
-    np.add.at(messages["deliveries"], place, 1)
-    np.add.at(messages["redeliveries"], place, marked)
+    messages["deliveries"][:] += np.bincount(place, minlength=len(messages))
+    messages["redeliveries"][:] += np.bincount(place[marked], minlength=len(messages))
     messages["last_delivered_us"][place], messages["last_flags"][place] = us, code
     messages["consumer"][place] = rows["text"] + consumers
 
@@ -329,7 +306,7 @@ def _check_visibility(messages: MessageColumns, handed: Rows, facts: MessageFact
         messages.report(mine[wrong], Finding.TOO_EARLY, lsn[wrong])
 
 
-def _compare(messages: MessageColumns, place: Ints, rows: Rows, lsn: int, start: int) -> None:
+def _compare(messages: MessageColumns, place: Ints, rows: Told, lsn: int, start: int) -> None:
     """Compare the log up to `lsn` with the snapshot taken there."""
     here = rows["lsn"] == lsn
     times = np.bincount(place[here], minlength=len(messages))

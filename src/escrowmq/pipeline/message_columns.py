@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from escrowmq.pipeline.columns import Ints
+from escrowmq.pipeline.columns import Ints, numbered
 
 COLUMNS: Final[dict[str, int]] = {
     "queue": 0,
@@ -75,8 +75,8 @@ class MessageColumns:
     def __len__(self) -> int:
         return len(self.columns["queue"])
 
-    def take(self, rows: npt.NDArray[Any]) -> MessageColumns:
-        """Select rows by index or mask."""
+    def take(self, rows: npt.NDArray[Any] | slice) -> MessageColumns:
+        """Select rows by index, mask or slice."""
         return MessageColumns({name: column[rows] for name, column in self.columns.items()}, self.texts, self.consumers)
 
     def report(self, rows: npt.NDArray[Any], finding: int, lsns: Ints | int) -> None:
@@ -114,9 +114,14 @@ class MessageColumns:
 
 def used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
     """Drop the names without a reference, and renumber the references."""
-    used, inverse = np.unique(numbers, return_inverse=True)
-    shift = int(len(used) > 0 and used[0] < 0)
-    return [names[i] for i in used[shift:].tolist()], inverse.astype(np.int64) - shift
+    known = numbers >= 0
+    whole = bool(known.all())
+    found, number = numbered(numbers if whole else numbers[known], len(names))
+    if not whole:
+        every = np.full(len(numbers), -1, np.int64)
+        every[known] = number
+        number = every
+    return [names[i] for i in found.tolist()], number
 
 
 def joined(parts: list[MessageColumns], count: int) -> MessageColumns:

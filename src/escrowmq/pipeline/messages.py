@@ -89,7 +89,7 @@ class Names(NamedTuple):
 def batches(messages: MessageColumns, names: Names) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the table, in batches of at most BATCH rows."""
     for begin in range(0, len(messages), BATCH):
-        yield _batch(messages.take(np.arange(begin, min(begin + BATCH, len(messages)))), names)
+        yield _batch(messages.take(slice(begin, begin + BATCH)), names)
 
 
 def _batch(messages: MessageColumns, names: Names) -> pa.RecordBatch:

@@ -100,8 +100,10 @@ def joined(parts: list[Events]) -> Events:
         mine["text"] += np.where(mine["text"] >= 0, len(texts), 0)
         mine["bodies"] += np.where(mine["bodies"] >= 0, counted, 0)
         rows.append(mine)
+        own = part.bodies.copy()
+        own["text"] += np.where(own["text"] >= 0, len(texts), 0).astype(np.int32)
         texts += part.texts
-        bodies.append(part.bodies)
+        bodies.append(own)
         counted += len(part.bodies)
     if not rows:
         return Events(np.empty(0, EVENT), [], np.empty(0, BODY))

@@ -21,7 +21,7 @@ from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = 6
+VERSION: Final = 7
 STATE: Final = "state.json"
 LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches", "silver.identities"})

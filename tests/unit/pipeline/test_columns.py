@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.pipeline.columns import U32, distinct, integers, ragged, slices, take, texts
+from escrowmq.pipeline.columns import U32, distinct, integers, numbered, ragged, slices, take, texts
 
 
 @given(st.lists(st.binary(max_size=6), max_size=30))
@@ -44,3 +44,10 @@ def test_slices_are_concatenated_in_the_given_order() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 def test_distinct_values_are_ascending(values: list[int]) -> None:
     assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))
+
+
+@given(st.lists(st.integers(0, 50)), st.sampled_from([51, 100_000]))
+def test_numbered_values_are_ascending_and_restore_the_values(values: list[int], end: int) -> None:
+    found, number = numbered(integers(values), end)
+    assert found.tolist() == sorted(set(values))
+    assert found[number].tolist() == values
