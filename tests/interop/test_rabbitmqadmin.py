@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 import pika
 import pytest
 
-from tests.broker import BrokerProcess, running_broker, wait_until
-from tests.ports import reserve_port
+from tests.broker import wait_until
+from tests.interop.admin_tools import Admin
 from tests.unit.sources import ROOT
 
 FETCHED = ROOT / ".venv" / "rabbitmqadmin"
@@ -27,25 +26,11 @@ pytestmark = [
 ]
 
 
-class Admin:
-    """Runs the tool against a broker with the queues `orders` and `a/b`."""
-
-    url = ""
+class Script(Admin):
+    """The script."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = reserve_port(self)
-        self.broker: BrokerProcess = running_broker(folder, "--http", f"127.0.0.1:{self.port}")
-
-    def run(self, *args: str, password: str = "guest") -> subprocess.CompletedProcess[str]:
-        assert TOOL is not None
-        login = ("--host", "127.0.0.1", "--port", str(self.port), "--username", "guest", "--password", password)
-        command = [sys.executable, TOOL, *login, *args]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    def done(self, *args: str) -> subprocess.CompletedProcess[str]:
-        done = self.run(*args)
-        assert done.returncode == 0, (args, done.stdout + done.stderr)
-        return done
+        super().__init__(folder, (sys.executable, str(TOOL)))
 
     def rows(self, *args: str) -> Any:
         done = self.run("--format", "raw_json", *args)
@@ -54,20 +39,13 @@ class Admin:
 
 
 @pytest.fixture(scope="module")
-def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    found = Admin(tmp_path_factory.mktemp("rabbitmqadmin"))
-    with found.broker as broker, pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
-        channel = connection.channel()
-        for name in ("orders", "a/b"):
-            channel.queue_declare(name, durable=True)
-        channel.queue_bind("orders", "amq.topic", "k")
-        channel.basic_publish("", "orders", b"x", pika.BasicProperties(delivery_mode=2))
-        wait_until(lambda: found.run("show", "overview").returncode == 0)
-        found.url = broker.url
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    found = Script(tmp_path_factory.mktemp("rabbitmqadmin"))
+    with found.prepared():
         yield found
 
 
-def test_it_lists_queues_with_chosen_columns(admin: Admin) -> None:
+def test_it_lists_queues_with_chosen_columns(admin: Script) -> None:
     found = admin.rows("list", "queues", "name", "messages")
     assert {row["name"]: row["messages"] for row in found} == {"orders": 1, "a/b": 0}
     done = admin.run("--vhost", "/", "list", "queues", "name", "messages")
@@ -86,16 +64,16 @@ def test_it_lists_queues_with_chosen_columns(admin: Admin) -> None:
         ("nodes", "running", True),
     ],
 )
-def test_it_lists_what_there_is(admin: Admin, what: str, key: str, value: object) -> None:
+def test_it_lists_what_there_is(admin: Script, what: str, key: str, value: object) -> None:
     assert value in [row[key] for row in admin.rows("list", what)]
 
 
 @pytest.mark.parametrize("what", ["policies", "operator_policies", "parameters"])
-def test_it_lists_what_the_broker_does_not_have_as_empty(admin: Admin, what: str) -> None:
+def test_it_lists_what_the_broker_does_not_have_as_empty(admin: Script, what: str) -> None:
     assert admin.rows("list", what) == []
 
 
-def test_it_declares_and_deletes_what_there_can_be(admin: Admin) -> None:
+def test_it_declares_and_deletes_what_there_can_be(admin: Script) -> None:
     for kind, given in (
         ("vhost", ["name=made"]),
         ("user", ["name=made", "password=secret", "tags=monitoring"]),
@@ -129,7 +107,7 @@ def test_it_declares_and_deletes_what_there_can_be(admin: Admin) -> None:
         assert "made" not in str(admin.rows("list", listed))
 
 
-def test_it_publishes_gets_and_purges(admin: Admin) -> None:
+def test_it_publishes_gets_and_purges(admin: Script) -> None:
     admin.done("declare", "queue", "name=posts")
     assert "Message published" in admin.done("publish", "routing_key=posts", "payload=hello").stdout
     assert "NOT routed" in admin.done("publish", "routing_key=nowhere", "payload=hello").stdout
@@ -144,7 +122,7 @@ def test_it_publishes_gets_and_purges(admin: Admin) -> None:
     assert admin.rows("get", "queue=posts") == []
 
 
-def test_it_exports_and_imports_definitions(admin: Admin, tmp_path: Path) -> None:
+def test_it_exports_and_imports_definitions(admin: Script, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     admin.done("export", str(file))
     document = json.loads(file.read_bytes())
@@ -156,7 +134,7 @@ def test_it_exports_and_imports_definitions(admin: Admin, tmp_path: Path) -> Non
     admin.done("delete", "queue", "name=imported")
 
 
-def test_it_closes_a_connection(admin: Admin) -> None:
+def test_it_closes_a_connection(admin: Script) -> None:
     before = {row["name"] for row in admin.rows("list", "connections")}
     connection = pika.BlockingConnection(pika.URLParameters(admin.url))
     (name,) = {row["name"] for row in admin.rows("list", "connections")} - before
@@ -166,17 +144,17 @@ def test_it_closes_a_connection(admin: Admin) -> None:
         connection.channel()
 
 
-def test_it_prints_why_a_change_is_refused(admin: Admin) -> None:
+def test_it_prints_why_a_change_is_refused(admin: Script) -> None:
     done = admin.run("declare", "queue", "name=orders", "durable=false")
     assert done.returncode != 0
     assert "PRECONDITION_FAILED - inequivalent arg 'durable'" in done.stdout + done.stderr
 
 
-def test_it_shows_the_overview(admin: Admin) -> None:
+def test_it_shows_the_overview(admin: Script) -> None:
     assert "escrowmq@" in admin.run("show", "overview").stdout
 
 
-def test_a_wrong_password_is_an_error(admin: Admin) -> None:
+def test_a_wrong_password_is_an_error(admin: Script) -> None:
     done = admin.run("list", "queues", password="wrong")
     assert done.returncode != 0
     assert "Access refused" in done.stdout + done.stderr

@@ -75,6 +75,7 @@ def _row(connection: OpenConnection, now_ms: int) -> Row:
         **connection.describe(),
         "peer": connection.address,
         "local": connection.local_address,
+        "opened_ms": connection.opened_ms,
         "seconds": max(0, now_ms - connection.opened_ms) // 1000,
         "unsent_bytes": connection.unsent,
         "held_back_by": list(connection.held_back_by),

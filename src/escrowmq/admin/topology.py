@@ -9,6 +9,7 @@ from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import UNLIMITED, Replenishment
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.exchange import Binding
 from escrowmq.core.topology.vhost import VirtualHost
@@ -99,5 +100,16 @@ def _consumer(queue: Queue, consumer: Consumer) -> Row:
         "exclusive": consumer.exclusive,
         "active": not queue.consumers.single or queue.consumers.active is consumer,
         "priority": consumer.priority,
-        "prefetch": consumer.window.limit if consumer.window is not None else 0,
+        "prefetch": _prefetch(consumer),
     }
+
+
+def _prefetch(consumer: Consumer) -> int:
+    """Return how many deliveries may be unacknowledged, those of the consumer or else those of all that share its
+    window; 0 if there is no limit, or if the receiver grants credit.
+    """
+    credit = consumer.credit
+    own = credit.left + credit.used
+    if credit.by is Replenishment.SETTLEMENT and own < UNLIMITED:
+        return own
+    return consumer.window.limit if consumer.window is not None else 0

@@ -35,6 +35,7 @@ def test_a_connection_is_listed_with_its_figures() -> None:
         "vhost": "/",
         "peer": "127.0.0.1:1000",
         "local": "[::1]:5672",
+        "opened_ms": bench.connections[0].opened_ms,
         "seconds": 3,
         "unsent_bytes": 7,
         "held_back_by": ["alarm"],

@@ -27,6 +27,17 @@ def test_exchanges_bindings_and_consumers_are_listed() -> None:
     assert (consumer["queue"], consumer["tag"], consumer["auto_settle"]) == ("q", "t", True)
 
 
+def test_the_prefetch_limit_of_a_consumer_is_its_own_or_else_that_of_its_channel() -> None:
+    server, client = pair()
+    client.declare(1, "q")
+    client.publish(1, "q", b"1", b"2")
+    client.send(1, spec.BasicQos(0, 5, True), spec.BasicConsume("q", "shared", no_wait=True))
+    client.send(1, spec.BasicQos(0, 7, False), spec.BasicConsume("q", "own", no_wait=True))
+    client.send(1, spec.BasicConsume("q", "settled at once", no_ack=True, no_wait=True))
+    rows = perform(AdminService(FakeProcess(server)).operations, "consumer.list")
+    assert {row["tag"]: row["prefetch"] for row in rows} == {"shared": 5, "own": 7, "settled at once": 0}
+
+
 @pytest.mark.parametrize("operation", ["exchange.list", "binding.list", "consumer.list"])
 def test_an_unknown_virtual_host_is_refused(operation: str) -> None:
     with pytest.raises(BrokerError, match="no such vhost"):

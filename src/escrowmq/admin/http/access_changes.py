@@ -16,8 +16,16 @@ CLOSED: Final = "Closed via management plugin"
 """What RabbitMQ tells a client whose connection is closed without a reason."""
 
 
+_EVERYTHING: Final = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
 async def _put_vhost(writing: Writing) -> ChangeAnswer:
-    return made(await writing.do("vhost.put", name=writing.names["vhost"]))
+    """As in RabbitMQ, who makes a virtual host has all permissions in it."""
+    vhost, user = writing.names["vhost"], writing.operator.user
+    new = await writing.do("vhost.put", name=vhost)
+    if new and user in {row["name"] for row in await writing.ask("user.list")}:
+        await writing.do("permission.set", user=user, vhost=vhost, **_EVERYTHING)
+    return made(new)
 
 
 async def _delete_vhost(writing: Writing) -> ChangeAnswer:

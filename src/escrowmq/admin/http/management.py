@@ -288,7 +288,8 @@ async def _vhost_connections(reading: Reading) -> Any:
 
 
 async def _consumers(reading: Reading) -> Any:
-    return reading.listed([shapes.consumer(row) for row in await reading.rows("consumer.list")])
+    rows, node = await reading.rows("consumer.list"), await reading.node()
+    return reading.listed([shapes.consumer(row, node) for row in rows])
 
 
 def _limits(operation: str, owner: str, names: Mapping[str, str]) -> Callable[[Reading], Awaitable[Any]]:

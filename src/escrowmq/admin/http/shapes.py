@@ -80,14 +80,19 @@ def connection(row: Row, node: str) -> Shape:
         "channels": row.get("channels", 0),
         "ssl": row.get("tls", False),
         "client_properties": row.get("client", {}),
+        "connected_at": row["opened_ms"],
         "send_pend": row["unsent_bytes"],
         "type": "network",
         "node": node,
     }
 
 
-def consumer(row: Row) -> Shape:
-    """Return a consumer, from a row of `consumer.list`."""
+def consumer(row: Row, node: str) -> Shape:
+    """Return a consumer, from a row of `consumer.list`.
+
+    Of its channel only a name for people is known; RabbitMQ's other fields, which some clients require, are empty.
+    There is no limit for the time that a delivery stays unacknowledged.
+    """
     return {
         "queue": {"name": row["queue"], "vhost": row["vhost"]},
         "consumer_tag": row["tag"],
@@ -97,7 +102,16 @@ def consumer(row: Row) -> Shape:
         "activity_status": "up" if row["active"] else "waiting",
         "prefetch_count": row["prefetch"],
         "arguments": {"x-priority": row["priority"]} if row["priority"] else {},
-        "channel_details": {"name": row["label"]},
+        "consumer_timeout": 0,
+        "channel_details": {
+            "name": row["label"],
+            "number": 0,
+            "connection_name": "",
+            "node": node,
+            "peer_host": "",
+            "peer_port": 0,
+            "user": "",
+        },
     }
 
 
@@ -144,6 +158,7 @@ def node(status: Row, totals: Row, name: str) -> Shape:
         "disk_free_alarm": "disk" in status["alarms"],
         "fd_used": process["open_descriptors"],
         "fd_total": process["most_descriptors"],
+        "being_drained": False,
         "partitions": [],
         "db_dir": status["data_dir"],
     }
@@ -185,6 +200,15 @@ def overview(status: Row, totals: Row, exchanges: int, name: str) -> Shape:
             "messages_unacknowledged": queues["unsettled"],
         },
         "message_stats": sums,
+        "churn_rates": {
+            "connection_created": status["connections_accepted"],
+            "connection_closed": status["connections_accepted"] - status["connections"],
+            "channel_created": totals["channels_opened"],
+            "channel_closed": totals["channels_opened"] - totals["channels"],
+            "queue_declared": totals["queues_declared"],
+            "queue_created": totals["queues_created"],
+            "queue_deleted": totals["queues_deleted"],
+        },
         "listeners": [_listener(url, name) for url in status["listeners"]],
         "contexts": [],
     }

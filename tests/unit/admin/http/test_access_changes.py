@@ -21,6 +21,16 @@ def test_a_virtual_host_is_made_once_and_deleted_once() -> None:
     assert [site.delete("/api/vhosts/a%2Fb").status for _ in range(2)] == [204, 404]
 
 
+def test_who_makes_a_virtual_host_has_all_permissions_in_it() -> None:
+    site = HttpSite()
+    site.server.broker.access.add_user("other", "hash of password of other", ("administrator",))
+    site.put("/api/vhosts/made", {}, "other")
+    assert site.get("/api/vhosts/made/permissions").json == [{"user": "other", "vhost": "made", **ALL}]
+    site.delete("/api/permissions/made/other")
+    assert site.put("/api/vhosts/made", {}, "other").status == 204
+    assert site.get("/api/vhosts/made/permissions").json == []
+
+
 @pytest.mark.parametrize(
     ("body", "tags"),
     [

@@ -143,6 +143,8 @@ def test_the_overview_has_sums() -> None:
     assert found["object_totals"]["queues"] == 2
     assert found["queue_totals"]["messages_unacknowledged"] == 2
     assert (found["message_stats"]["publish"], found["message_stats"]["deliver"]) == (2, 2)
+    assert (found["churn_rates"]["connection_created"], found["churn_rates"]["connection_closed"]) == (5, 3)
+    assert found["churn_rates"]["queue_created"] == 2
     assert found["listeners"] == [{"node": NODE, "protocol": "amqp", "ip_address": "127.0.0.1", "port": 5672}]
     assert "x-partitioned" in {each["name"] for each in found["exchange_types"]}
 
