@@ -30,8 +30,8 @@ is that of the file; a text needs no quotation marks, and a list is written as i
 `ESCROWMQ_SECURITY_DEFAULT_PASSWORD_FILE=/run/secrets/guest` names a file whose first line is the password.
 `ESCROWMQ_CONFIG` names the TOML file itself.
 
-Four options override both: `--data-dir` (the key `data_dir`), `--listen` (`listen.address`), `--rocketmq`
-(`rocketmq.enabled`, which it sets to true) and `--log-level` (`log.level`).
+These options override both: `--data-dir` (the key `data_dir`), `--listen` (`listen.address`), `--http`
+(`http.address`), `--log-level` (`log.level`), and `--rocketmq`, which sets `rocketmq.enabled` to true.
 
 At the start the broker refuses unknown keys and invalid values. The error names the source, the key and the expected
 value:

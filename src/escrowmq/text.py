@@ -35,11 +35,16 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> list[s
     return lines
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural: "1 message", "2,000 messages"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def size(count: int) -> str:
     """Return a number of bytes in a unit that leaves few digits: 1536 → "1.5 KiB"."""
     amount = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+            return counted(count, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"

@@ -95,7 +95,7 @@ def test_a_vhost_is_deleted_with_its_queues_and_connections(tmp_path: Path) -> N
         command(broker, "permission", "set", "guest", "v", "--configure", ".*", "--write", ".*", "--read", ".*")
         connection = connect(broker, vhost="v")
         connection.channel().queue_declare("q", durable=True)
-        assert command(broker, "vhost", "delete", "v", stdin="n\n", code=1).endswith("escrowmq: aborted")
+        assert command(broker, "vhost", "delete", "v", stdin="n\n", code=1).endswith("escrowmq: nothing was deleted")
         command(broker, "vhost", "delete", "v", "--yes")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
             connection.sleep(30)
@@ -178,12 +178,16 @@ NOTHING = ("--configure", "", "--write", "", "--read", "")
             "invalid regular expression '('",
         ),
         (("vhost", "delete", "w"), "no such vhost 'w'; `escrowmq vhost list` shows those that exist"),
-        (("vhost", "delete", "/"), "Delete vhost '/' with everything in it? [y/N]: \nescrowmq: aborted"),
+        (("vhost", "delete", "/"), "Delete vhost '/' with everything in it? [y/N]: \nescrowmq: nothing was deleted"),
         (("permission", "list", "--user", "nobody"), "no such user 'nobody'"),
         (("permission", "list", "--vhost", "w"), "no such vhost 'w'"),
         (("permission", "topic", "list", "--user", "nobody"), "no such user 'nobody'"),
         (("user", "delete", "\x1b]0;x\n"), "no such user '\\x1b]0;x\\n'"),
         (("queues", "--vhost", "w"), "no such vhost 'w'"),
+        (("tx", "list", "--vhost", "w"), "no such vhost 'w'; `escrowmq vhost list` shows those that exist"),
+        (("half", "list", "--vhost", "w"), "no virtual host 'w'"),
+        (("topic", "list", "--vhost", "w"), "no such vhost 'w'"),
+        (("definitions", "export", "--vhost", "w"), "no such vhost 'w'"),
     ],
 )
 def test_a_refusal_is_one_line(running: BrokerProcess, args: tuple[str, ...], refusal: str) -> None:
@@ -203,6 +207,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("args", "stdin", "complaint"),
     [
         (("user", "add", "bob"), "", "give --password-stdin"),
+        (("half", "show", "t", "--json", "--body"), "", "--json and --body exclude each other"),
+        (("tx", "list", "--older-than", "soon"), "", "'soon' is not"),
         (("user", "password", "guest"), "", "give --password-stdin"),
         (("user", "add", "bob", "--password", "x", "--no-password"), "", "exclude each other"),
         (("user", "add", "bob", "--password-stdin"), "one\ntwo\n", "more than one line"),

@@ -23,6 +23,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from escrowmq.admin.socket.client import ask
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.certificates import Authority
 from tests.ports import reserve_port
@@ -122,6 +123,13 @@ def test_the_journal_and_the_lives_of_messages_are_read_beside_the_broker(site: 
     records = json.loads(site.get(f"/api/escrow/journal?from={moment['lsn']}&kind=publish")[1])
     assert [record["lsn"] for record in records["records"]] == [moment["lsn"]]
     assert records["damage"] == []
+
+
+def test_the_http_address_is_one_of_the_listeners(site: HttpBroker) -> None:
+    listeners = json.loads(site.get("/api/overview")[1])["listeners"]
+    assert [each["port"] for each in listeners if each["protocol"] == "http"] == [site.port]
+    assert f"http://127.0.0.1:{site.port}" in ask(site.broker.data_dir, "status")["listeners"]
+    assert site.get("/api/health/checks/protocol-listener/http")[0] == 200
 
 
 def test_a_login_is_checked_by_the_broker_and_a_refusal_is_logged(site: HttpBroker) -> None:

@@ -159,9 +159,9 @@ def test_an_operator_finds_and_decides_branches_in_doubt(tmp_path: Path) -> None
         assert [(tally["queue"], tally["messages"]) for tally in branch["settled"]] == [("in", 1)]
         assert [(tally["queue"], tally["messages"]) for tally in branch["published"]] == [("out", 1)]
         assert as_json(broker, "tx", "list", "--state", "active") == []
-        assert as_json(broker, "tx", "list", "--older-than", "100000") == []
+        for age in ("100000", "5m", "1h"):
+            assert as_json(broker, "tx", "list", "--older-than", age) == []
         assert as_json(broker, "tx", "list", "--queue", "another") == []
-        assert as_json(broker, "tx", "list", "--vhost", "another") == []
         assert [each["xid"] for each in as_json(broker, "tx", "list", "--vhost", "/")] == [NAME]
         assert as_json(broker, "tx", "show", NAME)["xid"] == NAME
         queues = {queue["name"]: (queue["locked"], queue["withheld"]) for queue in as_json(broker, "queues")}
@@ -176,7 +176,7 @@ def test_an_operator_finds_and_decides_branches_in_doubt(tmp_path: Path) -> None
         )  # refused, not asked
         refused = escrowmq(broker, "tx", "commit", NAME, "--reason", "a test", stdin="n\n", code=1)
         assert "would take 1 of queue 'in' in vhost '/'" in refused
-        assert refused.endswith("escrowmq: aborted")
+        assert refused.endswith("escrowmq: nothing was changed")
         assert escrowmq(broker, "tx", "commit", NAME, "--reason", "a test", "--yes") == f"{NAME}: committed\n"
         assert f"warning admin: an operator has committed branch {NAME}" in broker.log()
         assert f"info admin: tx.commit xid='{NAME}'" in broker.log()

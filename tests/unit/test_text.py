@@ -45,7 +45,8 @@ def test_no_rows_are_no_lines() -> None:
     ("count", "text"),
     [
         (0, "0 bytes"),
-        (1023, "1023 bytes"),
+        (1, "1 byte"),
+        (1023, "1,023 bytes"),
         (1536, "1.5 KiB"),
         (5 << 20, "5.0 MiB"),
         (3 << 30, "3.0 GiB"),

@@ -21,6 +21,8 @@ MOST_MESSAGES: Final = 1000
 """The number of messages that one operation takes."""
 MOST_BYTES: Final = 16 << 20
 """Bytes of bodies after which it takes no more."""
+PROTOCOL: Final = "http"
+"""The name under which publishes are counted."""
 PIECE: Final = 16
 """Messages that are taken in one turn."""
 
@@ -53,6 +55,8 @@ class MessageAdmin:
     ) -> bool:
         """Publish a message with properties of AMQP 0-9-1. Return whether it was routed to a queue. Raises
         OperationRefused, BrokerError.
+
+        It is counted as a publish of the protocol `http`.
         """
         place, engine = self._authority.vhost(vhost, by), self._broker.engine
         checked_name(routing_key, "routing key")
@@ -70,6 +74,10 @@ class MessageAdmin:
             return bool(queues), engine.publish(envelope, [body], queues, divided=True) if queues else Receipt()
 
         routed, receipt = await self._process.durably(change)
+        traffic = engine.counters.traffic_of(vhost, PROTOCOL)
+        traffic.received += 1
+        traffic.returned += not routed
+        traffic.answered(0 if receipt.refused else 1, 1 if receipt.refused else 0)
         if receipt.refused:
             raise OperationRefused("the message was refused: a queue has reached its limit")
         while not all(placing.done for placing in receipt.placings):

@@ -72,6 +72,11 @@ class TransactionAdmin:
         """Drop the outcome that is kept for the transaction manager of a branch that an operator decided (DTX-10)."""
         name = Xid.parse(xid)
         coordinator = self._broker.coordinator
+        state = self._find(name).state
+        if state not in DECIDED:
+            raise OperationRefused(
+                f"branch {name} is {_words(state)}; only a branch that an operator has decided can be forgotten"
+            )
         await self._process.durably(lambda: XaResult(XaStatus.OK, coordinator.forget(name)))
 
     async def summary(self) -> dict[str, int]:
@@ -94,7 +99,7 @@ class TransactionAdmin:
         coordinator = self._broker.coordinator
         view = await self._view(self._find(name))
         state = self._find(name).state  # the branch may have changed while it was counted
-        words = state.name.lower().replace("_", " ")
+        words = _words(state)
         if state is State.PREPARED:
             forced = await carried_out(self._process, self._broker.large_requests.force(name, commit=commit))
             result = await self._process.durably(lambda: forced)
@@ -134,6 +139,10 @@ class TransactionAdmin:
         if branch is None:
             raise NothingFound(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
         return branch
+
+
+def _words(state: State) -> str:
+    return state.name.lower().replace("_", " ")
 
 
 def _log_decision(view: BranchView, result: XaResult, *, commit: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -16,9 +17,13 @@ from escrowmq.admin.ports import BrokerProcess, OpenConnection
 from escrowmq.core.access.imported import DEFAULT_ALGORITHM, imported
 from escrowmq.core.access.permissions import PasswordHashes, User
 
+TAGS: Final = ("administrator", "monitoring", "management", "policymaker")
+"""The tags that give rights."""
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY_OCTETS: Final = 10
 _LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
+
+_log = logging.getLogger("escrowmq.admin")
 
 
 class UserAdmin:
@@ -52,10 +57,11 @@ class UserAdmin:
         checked_name(name, "name of a user")
         if name in self._access.users:
             raise OperationRefused(f"user '{name}' already exists")
-        hashes = await self._hash(password)
+        hashes, given = await self._hash(password), tuple(tags)
         await self._set(
-            lambda: self._access.add_user(name, hashes.password_hash, tuple(tags), scram_hashes=hashes.scram_hashes)
+            lambda: self._access.add_user(name, hashes.password_hash, given, scram_hashes=hashes.scram_hashes)
         )
+        _warn_of_unknown(name, given)
 
     async def put_user(
         self,
@@ -85,7 +91,9 @@ class UserAdmin:
             self._broker.directory.record_access(user)
             return new
 
-        return await self._process.durably(change)
+        new = await self._process.durably(change)
+        _warn_of_unknown(name, given)
+        return new
 
     async def delete_user(self, name: str) -> None:
         """Delete a user, the user's permissions and link termini, and close the user's connections.
@@ -117,7 +125,9 @@ class UserAdmin:
 
     async def set_tags(self, name: str, tags: Iterable[str]) -> None:
         """Set a user's tags, which replace earlier ones."""
-        await self._set(lambda: self._access.set_tags(name, tuple(tags)))
+        given = tuple(tags)
+        await self._set(lambda: self._access.set_tags(name, given))
+        _warn_of_unknown(name, given)
 
     async def set_limits(self, name: str, max_connections: int | None = None, max_channels: int | None = None) -> None:
         """Set all limits of a user; None means no limit. Connections and channels that are open stay open."""
@@ -164,6 +174,17 @@ class UserAdmin:
         if not password:
             raise OperationRefused("the password is empty")
         return await self._process.hash_password(password)
+
+
+def _warn_of_unknown(name: str, tags: Iterable[str]) -> None:
+    """Warn of tags that may be mistyped. They are kept, since RabbitMQ admits any, for plugins and scripts."""
+    unknown = [tag for tag in tags if tag not in TAGS]
+    if unknown:
+        _log.warning(
+            "user '%s' has tags that the broker does not know, and that give no rights: %s; those that do: %s",
+            *(name, ", ".join(unknown), ", ".join(TAGS)),
+            extra={"fields": {"user": name}},
+        )
 
 
 def _row(user: User) -> Row:

@@ -11,6 +11,7 @@ from escrowmq.admin.links import ending
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
+from escrowmq.admin.transactions import DECIDED
 
 _LIMITS: Final = {"max-connections": "max_connections", "max-queues": "max_queues"}
 
@@ -55,7 +56,8 @@ class VhostAdmin:
         """Delete a virtual host with its queues and their messages, exchanges, permissions, branches, progress and
         connections.
 
-        It is refused if branches are in doubt, unless `force` is given, which rolls them back. Connections are closed
+        It is refused if branches are in doubt, or decided by an operator and not forgotten, unless `force` is given,
+        which rolls back and forgets them. Connections are closed
         first, then branches and link termini ended, queues and consumer groups deleted, all piece by piece. Those that
         appear meanwhile are removed in one piece with the virtual host. A crash in between leaves the virtual host with
         the remaining ones.
@@ -114,12 +116,20 @@ class VhostAdmin:
             }
 
     def _check_decided(self, name: str, *, force: bool) -> None:
-        count = len(self._broker.branches.in_doubt(name))
-        if count and not force:
-            raise OperationRefused(
-                f"vhost '{name}' has {count} transaction {'branch' if count == 1 else 'branches'} in doubt, see "
-                "`escrowmq tx list --in-doubt`; decide or forget them first, or roll them back with --force"
-            )
+        found = self._broker.branches.in_doubt(name)
+        if not found or force:
+            return
+        decided = sum([branch.state in DECIDED for branch in found])
+        waiting = len(found) - decided
+        parts = []
+        if waiting:
+            parts.append(f"{_branches(waiting)} in doubt: see `escrowmq tx list`, and decide")
+        if decided:
+            parts.append(f"{_branches(decided)} decided by an operator: see `escrowmq tx forget`")
+        raise OperationRefused(
+            f"vhost '{name}' has {'; and '.join(parts)}. Or delete it with --force, over HTTP force=true, which rolls "
+            "back those in doubt and forgets those decided"
+        )
 
     def _ending_branches(self, name: str) -> Generator[None, None, None]:
         branches = self._broker.branches
@@ -148,3 +158,7 @@ class VhostAdmin:
                 self._process.begin()
                 groups.delete(group)
             yield
+
+
+def _branches(count: int) -> str:
+    return f"{count:,} transaction {'branch' if count == 1 else 'branches'}"

@@ -10,7 +10,7 @@ import click
 
 from escrowmq import definitions as files
 from escrowmq.admin.socket.client import ask
-from escrowmq.cli.options import asks, data_dir_option
+from escrowmq.cli.options import asks, check_vhost, data_dir_option
 from escrowmq.cli.subcommands import CommandGroup
 
 _vhost_option = click.option("--vhost", help="Only exchanges, queues, bindings and limits of this virtual host.")
@@ -36,6 +36,7 @@ def definitions() -> None:
 @asks
 def export(data_dir: Path, vhost: str | None) -> None:
     """Print the definitions, with hashes of passwords."""
+    check_vhost(data_dir, vhost)
     rows = ask(data_dir, "definitions.export", vhost=vhost)
     document = files.document(rows, ask(data_dir, "status")["version"], vhost)
     click.echo(json.dumps(document, indent=2))

@@ -88,6 +88,8 @@ def show_half_message(data_dir: Path, as_json: bool, transaction: str, vhost: st
     An undecided message is shown with its tag, keys, properties, and the first 1,024 bytes of its body. JSON has the
     whole body: as `body` if it is text, else as `body_base64`.
     """
+    if as_json and only_body:
+        raise click.UsageError("--json and --body exclude each other; JSON has the whole body")
     row = ask(data_dir, "half.show", vhost=vhost, transaction=transaction, whole=as_json or only_body)
     if only_body:
         _print_body(row)

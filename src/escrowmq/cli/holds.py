@@ -11,7 +11,7 @@ from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
-from escrowmq.text import printable
+from escrowmq.text import counted, printable
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
@@ -56,4 +56,4 @@ def release(data_dir: Path, queue: str, group: str, vhost: str, yes: bool) -> No
     if not yes and not confirmed(f"Return the messages that '{printable(group)}' holds to queue '{printable(queue)}'?"):
         raise click.ClickException("nothing was released")
     count = ask(data_dir, "hold.release", vhost=vhost, queue=queue, group=group)
-    click.echo(f"{count:,} messages released")
+    click.echo(f"{counted(count, 'message')} released")

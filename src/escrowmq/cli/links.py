@@ -11,7 +11,7 @@ from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
-from escrowmq.text import printable
+from escrowmq.text import counted, printable
 
 _COLUMNS = (
     "vhost",
@@ -76,7 +76,7 @@ def release(data_dir: Path, container: str, link: str, vhost: str, yes: bool) ->
     if not yes and not confirmed(f"Return the unsettled messages of link '{printable(link)}' to their queues?"):
         raise click.ClickException("nothing was released")
     count = ask(data_dir, "link.release", vhost=vhost, container=container, link=link)
-    click.echo(f"{count:,} messages released")
+    click.echo(f"{counted(count, 'message')} released")
 
 
 @links.command("expire")
@@ -96,4 +96,4 @@ def expire(data_dir: Path, container: str, link: str, role: str, vhost: str, yes
     if not yes and not confirmed(f"End {role} link '{printable(link)}' with its unsettled deliveries?"):
         raise click.ClickException("nothing was changed")
     count = ask(data_dir, "link.expire", vhost=vhost, container=container, link=link, role=role)
-    click.echo(f"the link has ended, {count:,} deliveries were unsettled")
+    click.echo(f"the link has ended, {count:,} {'delivery was' if count == 1 else 'deliveries were'} unsettled")

@@ -8,8 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from escrowmq.text import counted
+
 Row = Mapping[str, Any]
 LARGEST_PAGE: Final = 10_000
+DEFAULT_PAGE: Final = 100
 
 
 class ListView(NamedTuple):
@@ -19,7 +22,7 @@ class ListView(NamedTuple):
     sort: str | None = None
     reverse: bool = False
     page: int | None = None
-    page_size: int = 100
+    page_size: int = DEFAULT_PAGE
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,21 +30,23 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def wrapper(
-        *args: Any, match: str, sort: str | None, reverse: bool, page: int | None, page_size: int, **kwargs: Any
+        *args: Any, match: str, sort: str | None, reverse: bool, page: int | None, page_size: int | None, **kwargs: Any
     ) -> Any:
+        if page_size is None:
+            page_size = DEFAULT_PAGE
+        elif page is None:
+            page = 1
         return command(*args, selection=ListView(match, sort, reverse, page, page_size), **kwargs)
 
     options = (
         click.option("--match", default="", metavar="TEXT", help="Only rows whose name contains this text."),
         click.option("--sort", metavar="COLUMN", help="Sort by a column, as it is named in the JSON output."),
         click.option("--reverse", is_flag=True, help="Reverse the order."),
-        click.option("--page", type=click.IntRange(min=1), help="Show only this page, from 1."),
+        click.option("--page", type=click.IntRange(min=1), help="Show only this page, from 1.  [default: all rows]"),
         click.option(
             "--page-size",
             type=click.IntRange(1, LARGEST_PAGE),
-            default=ListView().page_size,
-            show_default=True,
-            help="The number of rows in a page.",
+            help=f"The number of rows in a page; without --page, the first page is shown.  [default: {DEFAULT_PAGE}]",
         ),
     )
     decorated: Callable[..., Any] = wrapper
@@ -70,7 +75,7 @@ def selected(rows: Sequence[Row], selection: ListView, *, name: str, order: Call
     if selection.page is None:
         return found
     last = max(-(-len(found) // selection.page_size), 1)
-    click.echo(f"page {selection.page} of {last}, {len(found):,} rows", err=True)
+    click.echo(f"page {selection.page} of {last}, {counted(len(found), 'row')}", err=True)
     return found[(selection.page - 1) * selection.page_size :][: selection.page_size]
 
 

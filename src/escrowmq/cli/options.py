@@ -130,6 +130,12 @@ def confirmed(question: str) -> bool:
         return False
 
 
+def check_vhost(data_dir: Path, name: str | None) -> None:
+    """Raises AdminError for a virtual host that does not exist; None stands for all of them."""
+    if name is not None and name not in names(data_dir, "vhost.list"):
+        raise AdminError(f"no such vhost '{name}'")
+
+
 def names(data_dir: Path, command: str) -> set[str]:
     """Return the names in the list that `command` returns."""
     return {each["name"] for each in ask(data_dir, command)}

@@ -11,7 +11,7 @@ import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli import spark_branches
-from escrowmq.cli.options import asks, confirmed, data_dir_option, json_option, reason_option
+from escrowmq.cli.options import age, asks, check_vhost, confirmed, data_dir_option, json_option, reason_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
 from escrowmq.text import printable, size
@@ -29,7 +29,7 @@ def tx() -> None:
 
     \b
     Examples:
-      escrowmq tx list --in-doubt --older-than 300 --data-dir /var/lib/escrowmq
+      escrowmq tx list --in-doubt --older-than 5m --data-dir /var/lib/escrowmq
       escrowmq tx show 1:6f726465722d37:6d71 --data-dir /var/lib/escrowmq
       escrowmq tx rollback 1:6f726465722d37:6d71 --reason "its manager is gone" --data-dir /var/lib/escrowmq
     """
@@ -43,7 +43,7 @@ def tx() -> None:
 @click.option("--vhost", help="Only branches of this virtual host.")
 @click.option("--queue", help="Only branches with messages from or for this queue.")
 @click.option(
-    "--older-than", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only branches of this age or older."
+    "--older-than", callback=age, default="0", metavar="AGE", help="Only those of this age or older, such as 90s or 1h."
 )
 @asks
 def list_branches(
@@ -53,7 +53,7 @@ def list_branches(
     in_doubt: bool,
     vhost: str | None,
     queue: str | None,
-    older_than: int,
+    older_than: float,
 ) -> None:
     """List branches, oldest first.
 
@@ -61,6 +61,7 @@ def list_branches(
     spark:APPLICATION#EPOCH: and the partition with its attempt, or `settle` for what the sources have read. `takes`
     and `brings` are the numbers of messages that leave queues and arrive in queues when the branch commits.
     """
+    check_vhost(data_dir, vhost)
     rows = [
         row
         for row in sorted(ask(data_dir, "tx.list"), key=lambda row: -row["seconds"])
@@ -180,7 +181,7 @@ def _decide(data_dir: Path, xid: str, decision: str, reason: str, *, yes: bool) 
 
 def _confirm(question: str) -> None:
     if not confirmed("\n".join(printable(line) for line in question.split("\n"))):
-        raise click.ClickException("aborted")
+        raise click.ClickException("nothing was changed")
 
 
 def _quoted(part: str | None) -> str:

@@ -44,21 +44,21 @@ def add_vhost(data_dir: Path, name: str) -> None:
 @vhost.command("delete")
 @data_dir_option
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Also roll back transaction branches that are in doubt.")
+@click.option("--force", is_flag=True, help="Also roll back transaction branches in doubt, and forget decided ones.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @asks
 def delete_vhost(data_dir: Path, name: str, force: bool, yes: bool) -> None:
     """Delete a virtual host with all in it.
 
     Its queues, messages, exchanges and permissions are deleted, and its connections are closed. Transaction branches
-    and the progress of applications are deleted, too. The command is refused while branches are in doubt; their
-    transaction managers may have committed the other participants.
+    and the progress of applications are deleted, too. The command is refused while branches are in doubt, since
+    their transaction managers may have committed the other participants, or decided by an operator and not forgotten.
     """
     if not yes:
         if name not in names(data_dir, "vhost.list"):
             raise AdminError(f"no such vhost '{name}'")
         if not confirmed(f"Delete vhost '{printable(name)}' with everything in it?"):
-            raise click.ClickException("aborted")
+            raise click.ClickException("nothing was deleted")
     ask(data_dir, "vhost.delete", name=name, force=force)
 
 

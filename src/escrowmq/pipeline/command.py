@@ -146,7 +146,8 @@ def audit(
     if as_json:
         click.echo(json.dumps({**verdict._asdict(), "clean": verdict.clean, "report": str(out / "report.html")}))
     else:
-        click.echo(f"{verdict.records} new records, {verdict.messages} messages; report: {out / 'report.html'}")
+        read = f"{_counted(verdict.records, 'new record')}, {_counted(verdict.messages, 'message')}"
+        click.echo(f"{read}; report: {out / 'report.html'}")
         click.echo(f"head: {verdict.head}")
         for line in verdict.worst:
             click.echo(f"  {line}")
@@ -278,3 +279,7 @@ def _cause(error: Exception) -> str:
     java = [line.strip() for line in said if line.strip().startswith((": ", "Caused by: "))]
     found = (python[:1] or java[-1:] or said[:1] or [type(error).__name__])[0]
     return found.strip().removeprefix("Caused by:").lstrip(": ")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

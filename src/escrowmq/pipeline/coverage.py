@@ -54,14 +54,18 @@ def checked(subject: str, rule: tuple[str, str], number: int, found: RecordedMov
         found: the messages with records of deliveries.
     """
     if subject == "messages" and rule in _OF_DELIVERIES:
-        return f"{found.delivered:,} messages with recorded deliveries" if found.delivered else _UNRECORDED
+        return f"{_messages(found.delivered)} with recorded deliveries" if found.delivered else _UNRECORDED
     if subject == "messages" and rule == _OF_MOVES:
         if not found.moved:
             return "none: no deliveries, returns or reservations are recorded"
-        return f"{found.moved:,} messages with recorded deliveries, returns or reservations"
+        return f"{_messages(found.moved)} with recorded deliveries, returns or reservations"
     if subject == "link termini" and rule == _OF_LINKS and not found.delivered:
         return _UNRECORDED
     return f"{number:,} {subject}"
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'s' * (count != 1)}"
 
 
 _RECORDED: Final = """

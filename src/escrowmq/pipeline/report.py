@@ -130,7 +130,9 @@ def _routes(audit: Audit) -> str:
     share = audit.options.routing
     if not share:
         return "not checked: the option --routing was not given"
-    checked = f"{audit.routed:,} messages were routed again" + (f", a share of {share:.3g}" if share < 1 else "")
+    checked = f"{audit.routed:,} {'message was' if audit.routed == 1 else 'messages were'} routed again"
+    if share < 1:
+        checked += f", a share of {share:.3g}"
     if audit.untold:
         checked += f"; the log does not show the routes of {audit.untold:,} others"
     return checked

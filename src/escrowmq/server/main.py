@@ -24,7 +24,7 @@ from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
 from escrowmq.server.reloading import Reloading
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
-from escrowmq.server.start import advice, half_options, limit_groups, make_private, recover
+from escrowmq.server.start import advice, half_options, limit_groups, make_private, read_definitions, recover
 from escrowmq.server.tls import server_context
 
 SWITCH_SECONDS: Final = 0.0005
@@ -53,9 +53,12 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     secured = server_context(config.tls) if config.listen.tls_address or config.http.tls or dual else None
     context = secured if config.listen.tls_address or dual else None
     bound: list[Bound] = []
+    if config.load_definitions is not None:
+        read_definitions(config.load_definitions)
     if config.http.address is not None and (missing := missing_modules()):
+        verb = "is" if len(missing) == 1 else "are"
         raise MissingExtra(
-            f"http.address (--http): {', '.join(missing)} is not installed: pip install 'escrowmq[http]'"
+            f"http.address (--http): {', '.join(missing)} {verb} not installed: pip install 'escrowmq[http]'"
         )
     try:
         try:

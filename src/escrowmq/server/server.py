@@ -152,6 +152,7 @@ class Server:
             config = self._config
             self._http = HttpProcess(config, self._http_bound.sockets)
             self._http.start()
+            self._process.listeners.append(self._http_bound.url)
             sys.stdout.write(f"ready {self._http_bound.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
         self._supervisor.ready(", ".join(each.url for each in self._bound))

@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from escrowmq import definitions
 from escrowmq.admin.operation import Operation, OperationRefused
@@ -131,13 +132,22 @@ def first_start(broker: Broker, security: SecuritySection, passwords: Passwords)
     _log.info("first start: created vhost %r and user %r", vhost, user)
 
 
-async def load_definitions(path: Path, operations: Mapping[str, Operation]) -> None:
-    """Import a file of definitions. Raises ConfigError if it is malformed or one of its objects is refused, OSError if
-    it cannot be read.
-    """
-    text = await asyncio.to_thread(path.read_bytes)
+def read_definitions(path: Path) -> dict[str, Any]:
+    """Return the contents of a file of definitions. Raises ConfigError if it cannot be read or is malformed."""
     try:
-        document = definitions.parsed(text)
+        return definitions.parsed(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"load_definitions = {path}: {error.strerror}") from error
+    except definitions.DefinitionsError as error:
+        raise ConfigError(f"load_definitions = {path}: {error}") from error
+
+
+async def load_definitions(path: Path, operations: Mapping[str, Operation]) -> None:
+    """Import a file of definitions. Raises ConfigError if it cannot be read, is malformed, or one of its objects is
+    refused.
+    """
+    document = await asyncio.to_thread(read_definitions, path)
+    try:
         for part in definitions.parts(document):
             await operations["definitions.import"](section=part.section, objects=part.objects)
     except (definitions.DefinitionsError, OperationRefused, BrokerError) as error:

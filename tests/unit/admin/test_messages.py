@@ -70,6 +70,17 @@ def test_a_message_that_no_queue_takes_is_not_routed() -> None:
     assert Bench().publish(routing_key="none") is False
 
 
+def test_publishes_are_counted_with_their_answers() -> None:
+    bench = Bench(**{"x-max-length": 2, "x-overflow": "reject-publish"})
+    for key in ("q", "q", "none"):
+        bench.publish(routing_key=key)
+    with pytest.raises(OperationRefused):
+        bench.publish()
+    counted = bench.broker.engine.counters.traffic["/", "http"]
+    assert (counted.received, counted.to_confirm, counted.confirmed, counted.refused) == (4, 4, 3, 1)
+    assert (counted.returned, counted.dropped) == (1, 0)
+
+
 @pytest.mark.parametrize(("disposition", "left"), [("requeue", 3), ("accept", 1), ("reject", 1)])
 def test_messages_return_or_leave(disposition: str, left: int) -> None:
     bench = Bench()

@@ -146,6 +146,16 @@ def test_a_virtual_host_with_branches_in_doubt_stays() -> None:
     assert len(bench.server.broker.branches.by_xid) == 2
 
 
+def test_a_refusal_tells_branches_in_doubt_from_decided_ones() -> None:
+    bench = Bench()
+    with_branches(bench)
+    bench.server.broker.coordinator.force(Xid.decode(PREPARED), commit=True)
+    with pytest.raises(OperationRefused) as refused:
+        perform(bench.operations, "vhost.delete", name="/")
+    assert "1 transaction branch decided by an operator: see `escrowmq tx forget`" in str(refused.value)
+    assert "branch in doubt" not in str(refused.value)
+
+
 @pytest.mark.rule("SEC-2")
 def test_a_branch_prepared_while_connections_are_closed_stops_the_deletion() -> None:
     bench = Bench()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from escrowmq.cli.listing import ListView, Row, selected
+from escrowmq.cli.listing import ListView, Row, selected, selection_options
 
 ROWS: list[Row] = [
     {"name": "Orders", "ready": 3, "user": None},
@@ -40,6 +40,32 @@ def test_rows_are_matched_sorted_and_divided_into_pages(selection: ListView, exp
 def test_a_page_says_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     names(ListView(page=2, page_size=2))
     assert capsys.readouterr().err == "page 2 of 2, 3 rows\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ListView()),
+        (["--page-size", "2"], ListView(page=1, page_size=2)),
+        (["--page", "3"], ListView(page=3)),
+        (["--page", "3", "--page-size", "7"], ListView(page=3, page_size=7)),
+    ],
+)
+def test_a_page_size_alone_shows_the_first_page(options: list[str], expected: ListView) -> None:
+    found: list[ListView] = []
+
+    @click.command()
+    @selection_options
+    def things(selection: ListView) -> None:
+        found.append(selection)
+
+    things.main(options, standalone_mode=False)
+    assert found == [expected]
+
+
+def test_one_row_is_not_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    names(ListView(match="bills", page=1))
+    assert capsys.readouterr().err == "page 1 of 1, 1 row\n"
 
 
 def test_an_unknown_column_is_told() -> None:

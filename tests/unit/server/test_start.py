@@ -10,7 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
 
-from escrowmq.config import HalfMessagesSection, LimitsSection, SecuritySection
+from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
 from escrowmq.core.broker import Broker
 from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
@@ -27,6 +27,7 @@ from escrowmq.server.start import (
     half_options,
     limit_groups,
     make_private,
+    read_definitions,
     recover,
     warn_of_missing_user,
 )
@@ -165,6 +166,15 @@ def test_a_data_directory_that_cannot_be_created_is_named(tmp_path: Path) -> Non
     wanted = tmp_path / "file" / "data"
     with pytest.raises(OSError, match=f"cannot create the data directory {wanted}: Not a directory"):
         make_private(wanted)
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_file_of_definitions_that_cannot_be_used_is_named(text: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"load_definitions = {file}: "):
+        read_definitions(file)
 
 
 def test_a_setting_that_names_a_missing_user_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
-from escrowmq.admin.http.management import ADMINISTRATORS
+from escrowmq.admin.http.management import ADMINISTRATORS, MANAGEMENT
 from escrowmq.admin.http.writing import DONE, ChangeAnswer, WriteRoute, Writing, made, missing_unless
 
 CLOSED: Final = "Closed via management plugin"
@@ -40,7 +40,12 @@ async def _put_user(writing: Writing) -> ChangeAnswer:
     given = {key: writing.text(key) for key in ("password", "password_hash", "hashing_algorithm") if key in body}
     if "password_hash" not in given:
         given.pop("hashing_algorithm", None)
-    return made(await writing.do("user.put", name=name, tags=_tags(writing), **given))
+    tags = _tags(writing)
+    done = made(await writing.do("user.put", name=name, tags=tags, **given))
+    unknown = [tag for tag in tags if tag not in MANAGEMENT]
+    if unknown:
+        return done._replace(warning=f"these tags give no rights, because the broker does not know them: {unknown}")
+    return done
 
 
 def _tags(writing: Writing) -> list[str]:

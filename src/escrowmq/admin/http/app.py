@@ -33,6 +33,7 @@ CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES
 WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
+NO_PATH: Final = "the HTTP API of this broker has no such path, see docs/guides/http-api.md"
 NOT_ALLOWED: Final = "this path does not take this method"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="EscrowMQ"'}
 T = TypeVar("T")
@@ -112,8 +113,9 @@ class HttpInterface:
             raise BadQuery("the body must be a JSON object")
         writing = Writing(self._broker, operator, names, request.query_params, request.headers, body)
         done = await route.change(writing)
-        headers = {"location": done.location} if done.location else {}
-        return JsonAnswer(done.body, done.status, headers) if done.has_body else Response(b"", done.status, headers)
+        if done.has_body:
+            return JsonAnswer(done.body, done.status, done.headers)
+        return Response(b"", done.status, done.headers)
 
     async def _decide(self, request: Request, operator: Operator, operation: str, names: dict[str, str]) -> Response:
         if ADMINISTRATOR not in operator.tags:
@@ -122,8 +124,8 @@ class HttpInterface:
         return JsonAnswer(await self._broker.ask(operation, **names, by=operator.user, why=reason))
 
     def _change_route(self, request: Request) -> tuple[WriteRoute, dict[str, str]]:
-        """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException (405) for a
-        path that cannot be changed in this way.
+        """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException: 405 for a
+        path that cannot be changed in this way, 501 for one that this broker does not have.
         """
         path = _path(request)
         allowed: set[str] = set()
@@ -138,7 +140,7 @@ class HttpInterface:
         if CHANGE_PATHS.find(path) is not None:
             allowed.add("POST")
         if not allowed:
-            raise NothingThere
+            raise HTTPException(501, NO_PATH)
         raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
 
     async def _user(self, request: Request) -> Operator:
@@ -207,7 +209,7 @@ def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
     path = _path(request)
     found = None if path is None else paths.find(path)
     if found is None:
-        raise NothingThere
+        raise NothingThere(NO_PATH)
     return found
 
 
@@ -263,6 +265,7 @@ async def _fault(request: Request, error: Exception) -> Response:
         404: "Object Not Found",
         405: "Method Not Allowed",
         413: "payload_too_large",
+        501: "not_implemented",
     }
     reason = NOT_ALLOWED if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
     return JsonAnswer(

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from escrowmq.admin.http.name_filters import BadQuery, containing, matching
+
+__all__ = ["BadQuery", "chosen", "value_at"]
+
 Row = Mapping[str, Any]
 LARGEST_PAGE: Final = 500
 _DEFAULT_PAGE: Final = 100
 
 
-class BadQuery(Exception):  # noqa: N818 - named for what happened
-    """A parameter of the query is invalid. The text is for the client."""
-
-
 def chosen(rows: Sequence[Row], query: Mapping[str, str]) -> list[Any] | dict[str, Any]:
-    """Return the rows, as `name`, `sort`, `sort_reverse`, `page`, `page_size` and `columns` of the query ask for them.
-    With a page, the answer also says how many there are. Raises BadQuery.
+    """Return the rows, as `name`, `use_regex`, `sort`, `sort_reverse`, `page`, `page_size` and `columns` of the query
+    ask for them. With a page, the answer also says how many there are. Raises BadQuery.
     """
     total = len(rows)
     if query.get("name"):
-        rows = [row for row in rows if query["name"].lower() in str(row.get("name", "")).lower()]
+        wanted = matching(query["name"]) if query.get("use_regex") == "true" else containing(query["name"])
+        rows = [row for row in rows if wanted(str(row.get("name", "")))]
     if query.get("sort"):
         rows = sorted(rows, key=lambda row: _key(value_at(row, query["sort"])))
         if query.get("sort_reverse") == "true":

@@ -19,11 +19,21 @@ _BOOLEANS: Final[Mapping[Any, bool]] = {True: True, False: False, "true": True, 
 
 
 class ChangeAnswer(NamedTuple):
-    """The answer to a change: a status, perhaps a body in JSON, and perhaps the path of what was made."""
+    """The answer to a change: a status, perhaps a body in JSON, the path of what was made, and a warning."""
 
     status: int
     body: Any = _ABSENT
     location: str = ""
+    warning: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers for what is not in the body."""
+        headers = {"location": self.location} if self.location else {}
+        if self.warning:
+            text = ascii(self.warning)[1:-1].replace("\\", "\\\\").replace('"', '\\"')
+            headers["warning"] = f'299 escrowmq "{text}"'
+        return headers
 
     @property
     def has_body(self) -> bool:

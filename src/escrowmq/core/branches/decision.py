@@ -339,8 +339,8 @@ def check_totals(totals: Mapping[Queue, Sequence[int]]) -> None:
         if not queue.accepts(count, size):
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
-                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} messages "
-                "of this transaction; nothing of it was applied",
+                f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} "
+                f"message{'s' * (count != 1)} of this transaction; nothing of it was applied",
             )
 
 

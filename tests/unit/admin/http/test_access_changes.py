@@ -48,6 +48,16 @@ def test_a_user_has_tags(body: dict[str, Any], tags: list[str]) -> None:
     assert site.server.broker.access.users["alice"].password_hash == "hash of p"
 
 
+def test_tags_that_give_no_rights_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    site = HttpSite()
+    answer = site.put("/api/users/alice", {"password": "p", "tags": 'monitoring, admin"é'})
+    assert answer.status == 201
+    assert answer.headers["warning"].isascii()
+    assert answer.headers["warning"].startswith('299 escrowmq "these tags give no rights')
+    assert [line for line in caplog.messages if "give no rights" in line]
+    assert "warning" not in site.put("/api/users/alice", {"password": "p", "tags": "monitoring"}).headers
+
+
 def test_a_user_may_have_a_hash_of_a_password_or_none() -> None:
     site = HttpSite()
     users = site.server.broker.access.users

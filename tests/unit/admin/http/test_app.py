@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from escrowmq.admin.http import app
-from escrowmq.admin.http.app import CHANGE_ROUTES, NOT_ALLOWED
+from escrowmq.admin.http.app import CHANGE_ROUTES, NO_PATH, NOT_ALLOWED
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
 from escrowmq.admin.http.management import READ_ROUTES
 from escrowmq.admin.http.writing import LONGEST_BODY
@@ -114,6 +114,17 @@ def test_a_path_takes_no_other_methods_than_those_that_it_names(path: str, metho
     answer = HttpSite().request(method, path, {**login("guest"), "content-type": "application/json"})
     assert (answer.status, answer.json) == (405, {"error": "Method Not Allowed", "reason": NOT_ALLOWED})
     assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_a_change_of_what_this_broker_does_not_have_says_so(method: str) -> None:
+    answer = HttpSite().request(method, "/api/shovels/%2F/s", login("guest"), b"{}")
+    assert answer.status == 501
+    assert answer.json == {"error": "not_implemented", "reason": NO_PATH}
+
+
+def test_a_path_that_does_not_exist_says_so() -> None:
+    assert HttpSite().get("/api/shovels").json == {"error": "Object Not Found", "reason": NO_PATH}
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:

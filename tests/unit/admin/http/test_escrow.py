@@ -119,7 +119,7 @@ def test_only_changes_can_be_posted() -> None:
     site = InDoubt()
     answer = site.post("/api/escrow/branches", REASON)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
-    assert site.post("/api/escrow/none", REASON).status == 404
+    assert site.post("/api/escrow/none", REASON).status == 501
     answer = site.request("PUT", f"{site.paths[0]}/commit", login("guest"))
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 

@@ -36,6 +36,12 @@ def test_names_are_searched_without_regard_to_case() -> None:
     assert names({"name": "Q1"}) == ["q1"]
 
 
+def test_names_are_searched_by_a_regular_expression_if_the_query_says_so() -> None:
+    rows = [{"name": name} for name in ("ab", "b", "a.*")]
+    assert chosen(rows, {"name": "^a.*", "use_regex": "true"}) == [{"name": "ab"}, {"name": "a.*"}]
+    assert chosen(rows, {"name": "a.*", "use_regex": "false"}) == [{"name": "a.*"}]
+
+
 def test_a_page_says_how_many_there_are() -> None:
     found = chosen(ROWS, {"page": "2", "page_size": "2", "columns": "name"})
     assert found == {
