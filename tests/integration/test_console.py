@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -152,6 +153,20 @@ def test_every_screen_is_accessible_in_light_and_dark(browser: Browser, site: Ht
             width = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert width, f"{path} is wider than the window"
             assert "broken" not in page.title()
+
+
+def test_a_file_of_definitions_is_chosen_and_imported(browser: Browser, site: HttpBroker, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text('{"queues": [{"vhost": "/", "name": "imported"}]}')
+    with Visitor(browser, site) as page:
+        page.goto(f"http://127.0.0.1:{site.port}/console/definitions")
+        page.set_input_files("input[type=file]", file)
+        playwright.expect(page.locator("textarea")).to_have_value(file.read_text())
+        page.click("text=Import >> nth=-1")
+        assert "imported: queues 1" in page.inner_text(".notice.done")
+        with page.expect_download() as download:
+            page.click("text=Download")
+        assert '"imported"' in download.value.path().read_text()
 
 
 def test_the_overview_refreshes_itself_and_draws(browser: Browser, site: HttpBroker) -> None:

@@ -26,7 +26,7 @@ from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of, outcome
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
 from escrowmq.console.rendering import render
-from escrowmq.console.screens import overview
+from escrowmq.console.screens import definitions, overview
 from escrowmq.console.sessions import LoginSession, Sessions
 from escrowmq.console.visit import Visit
 from escrowmq.evidence.files import BrokerFiles
@@ -34,6 +34,8 @@ from escrowmq.evidence.files import BrokerFiles
 HOME: Final = "/console/"
 COOKIE: Final = "escrowmq"
 LONGEST_FORM: Final = 32 << 10
+LONGEST_FILE: Final = 32 << 20
+"""Octets of a form with a file of definitions, in which many characters take three."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -73,6 +75,8 @@ class Console:
             Route("/console/logout", self._guarded(self.logout), methods=["POST"]),
             Route("/console/rates", self._guarded(self.rates)),
             Route("/console/actions/{name}", self._guarded(self.act), methods=["POST"]),
+            Route("/console/definitions/file", self._guarded(self.definitions)),
+            Route("/console/definitions/import", self._guarded(self.import_definitions), methods=["POST"]),
             Route("/console/{path:path}", self._guarded(self.page)),
         ]
 
@@ -168,8 +172,7 @@ class Console:
         action = ACTIONS.get(request.path_params["name"])
         if action is None:
             raise NothingThere("There is no such action.")
-        if ADMINISTRATOR not in operator.tags:
-            raise HTTPException(HTTPStatus.FORBIDDEN, "Changes need the tag administrator.")
+        _check_administrator(operator)
         back = _local(form.get("back", ""))
         try:
             result = await self._broker.ask(action.operation, **arguments_of(action, form, operator.user))
@@ -179,6 +182,26 @@ class Console:
             session.notices.append(("done", outcome_of(action, form, result)))
             back = _local(form.get("then", back))
         return RedirectResponse(back, HTTPStatus.SEE_OTHER, HEADERS)
+
+    async def definitions(self, request: Request) -> Response:
+        """Answer with the file of definitions."""
+        visit = await self._visit(request, {})
+        _check_administrator(visit.operator)
+        name, content = await definitions.file_of(visit)
+        headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/json", headers=headers)
+
+    async def import_definitions(self, request: Request) -> Response:
+        """Import a file of definitions, and lead back to its page."""
+        visit = await self._visit(request, {})
+        form = await _form(request, LONGEST_FILE)
+        _check_form(form, visit.session)
+        _check_administrator(visit.operator)
+        try:
+            visit.session.notices.append(("done", await definitions.import_form(visit, form)))
+        except (FormRefused, BadQuery, BrokerRefused) as refusal:
+            visit.session.notices.append(("failed", str(refusal)))
+        return RedirectResponse(HOME + "definitions", HTTPStatus.SEE_OTHER, HEADERS)
 
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
         session, operator = await self._session(request)
@@ -233,13 +256,19 @@ def _local(path: str) -> str:
     return path if path.startswith(HOME) and "\\" not in path and not any(map(str.isspace, path)) else HOME
 
 
-async def _form(request: Request) -> dict[str, str]:
+def _check_administrator(operator: Operator) -> None:
+    """Raises HTTPException for a user who may not change anything."""
+    if ADMINISTRATOR not in operator.tags:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "This needs the tag administrator.")
+
+
+async def _form(request: Request, longest: int = LONGEST_FORM) -> dict[str, str]:
     """Return the fields of a form. Raises HTTPException for one that is too long or no form."""
-    body = b""
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LONGEST_FORM:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form has more than {LONGEST_FORM} octets.")
+        if len(body) > longest:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form has more than {longest} octets.")
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:

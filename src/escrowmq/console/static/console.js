@@ -15,3 +15,11 @@ document.addEventListener("htmx:configRequest", (event) => {
     if (!(name in event.detail.parameters)) event.detail.parameters[name] = value;
   }
 });
+
+// A file that is chosen is shown in the text field that is sent.
+document.addEventListener("change", async (event) => {
+  const chosen = event.target;
+  if (chosen.dataset.into && chosen.files.length) {
+    document.getElementById(chosen.dataset.into).value = await chosen.files[0].text();
+  }
+});
