@@ -116,7 +116,7 @@ def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, s
         assert "1" in page.locator(".tile.doubt strong").inner_text()
         page.click("nav >> text=Transactions")
         page.click("text=purchase 7 · broker")
-        assert page.locator(".message", has_text="seven pears").is_visible()
+        page.locator(".message", has_text="seven pears").wait_for()
         assert page.locator(".message", has_text="bill-7").locator("pre.body").inner_text() == EVIL
         xid = page.locator("dt:has-text('Xid') + dd").inner_text()
         page.click("summary:has-text('Commit')")
@@ -124,7 +124,7 @@ def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, s
         form.locator("[name=why]").fill("its manager is gone")
         form.locator("[name=typed]").fill("something else")
         form.locator("button").click()
-        assert page.locator(".notice.failed").is_visible()
+        page.locator(".notice.failed").wait_for()
         page.click("summary:has-text('Commit')")
         form.locator("[name=why]").fill("its manager is gone")
         form.locator("[name=typed]").fill(xid)
@@ -135,7 +135,7 @@ def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, s
         assert "by an operator, branch 1 committed" in moments[2][1]
         assert page.locator("code", has_text=xid).count() == 1
         page.locator(".life a").nth(2).click()
-        assert "heuristic" in page.locator(".facts").inner_text()
+        page.locator(".facts", has_text="heuristic").wait_for()
         assert [words for words, _ in life(page, "bill-7")] == ["published"]
     with client.connect(site.broker.url) as connection:
         channel = connection.channel()
