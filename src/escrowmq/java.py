@@ -48,7 +48,8 @@ def require_pyspark(oldest: tuple[int, int] = OLDEST_PYSPARK) -> str:
         found = _pyspark()
         version("pyarrow")
     except PackageNotFoundError as error:
-        raise SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[spark]'") from error
+        # The errors that led to this one would be printed before it, and say less.
+        raise SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[spark]'") from None
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if parts < oldest or parts[0] >= NEWEST_PYSPARK:
         wanted = f"{'.'.join(map(str, oldest))} or newer, below {NEWEST_PYSPARK}"

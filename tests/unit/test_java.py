@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import traceback
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,14 @@ def fake_java(folder: Path, said: str) -> Path:
 )
 def test_the_version_is_read(said: str, expected: int | None, tmp_path: Path) -> None:
     assert java_version(str(fake_java(tmp_path, said))) == expected
+
+
+def test_without_pyspark_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "version", lambda _: metadata.version("no-such-package"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SparkUnavailableError, match="no-such-package is not installed; pip install") as refused:
+        require_pyspark()
+    assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
 
 
 def test_a_program_that_is_not_there_has_no_version(tmp_path: Path) -> None:

@@ -60,6 +60,10 @@ def _queues(broker: Broker, vhost: str | None) -> list[Queue]:
 
 
 def _row(queue: Queue, in_doubt: Mapping[str, int]) -> Row:
+    """Return a row, in which each message is counted once. Branches were counted a moment before, so that the numbers
+    of a queue may not fit together.
+    """
+    locked, reserved = in_doubt["locked"], in_doubt["reserved"]
     return {
         "vhost": queue.vhost,
         "name": queue.name,
@@ -68,9 +72,10 @@ def _row(queue: Queue, in_doubt: Mapping[str, int]) -> Row:
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
         "ready": queue.ready,
-        "unsettled": queue.unsettled,
-        "held": sum(map(len, queue.reservations.values())),
-        **in_doubt,
+        "unsettled": max(queue.unsettled - (locked - reserved), 0),
+        "held": max(sum(map(len, queue.reservations.values())) - reserved, 0),
+        "locked": locked,
+        "withheld": in_doubt["withheld"],
         "consumers": len(queue.consumers),
         "unavailable": queue.fault,
         "arguments": dict(queue.arguments),

@@ -17,8 +17,10 @@ from escrowmq.core.branches.xid import Xid
 
 DECIDED: Final = frozenset((State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 """States of branches that an operator has decided and that wait for `forget`."""
-NOTHING_IN_DOUBT: Final[Mapping[str, int]] = {"locked": 0, "withheld": 0}
-"""Messages of a queue that prepared branches have settled, and messages that they will publish to it."""
+NOTHING_IN_DOUBT: Final[Mapping[str, int]] = {"locked": 0, "withheld": 0, "reserved": 0}
+"""Messages of a queue that prepared branches have settled, messages that they will publish to it, and those of the
+former that bulk readers had reserved; the others had been delivered.
+"""
 COUNTED: Final = 50
 """Branches in one step of the summary."""
 _OUTCOMES: Final = {
@@ -92,6 +94,9 @@ class TransactionAdmin:
                 view = yield from viewing(branch, self._broker.engine.now)
                 _count(found, "locked", view.settled)
                 _count(found, "withheld", view.published)
+                for held in branch.reservations:
+                    queue = held.reservation.queue
+                    found[queue.vhost, queue.name]["reserved"] += held.count
         return found
 
     async def _decide(self, xid: str, *, commit: bool) -> Row:

@@ -57,7 +57,8 @@ class UserAdmin:
         checked_name(name, "name of a user")
         if name in self._access.users:
             raise OperationRefused(f"user '{name}' already exists")
-        hashes, given = await self._hash(password), tuple(tags)
+        given = _checked(tags)
+        hashes = await self._hash(password)
         await self._set(
             lambda: self._access.add_user(name, hashes.password_hash, given, scram_hashes=hashes.scram_hashes)
         )
@@ -75,11 +76,11 @@ class UserAdmin:
         definitions (`access.imported`). Return whether the user is new.
         """
         checked_name(name, "name of a user")
+        given = _checked(tags)
         if password_hash is not None:
             hashes = PasswordHashes(imported(password_hash, hashing_algorithm))
         else:
             hashes = await self._hash(password)
-        given = tuple(tags)
 
         def change() -> bool:
             new = name not in self._access.users
@@ -125,7 +126,7 @@ class UserAdmin:
 
     async def set_tags(self, name: str, tags: Iterable[str]) -> None:
         """Set a user's tags, which replace earlier ones."""
-        given = tuple(tags)
+        given = _checked(tags)
         await self._set(lambda: self._access.set_tags(name, given))
         _warn_of_unknown(name, given)
 
@@ -173,7 +174,19 @@ class UserAdmin:
             return PasswordHashes()
         if not password:
             raise OperationRefused("the password is empty")
+        try:
+            password.encode()
+        except UnicodeEncodeError:
+            raise OperationRefused("the password is not valid UTF-8, so no client could log in with it") from None
         return await self._process.hash_password(password)
+
+
+def _checked(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags of a user. Raises BrokerError for one that is too long or no text."""
+    given = tuple(tags)
+    for tag in given:
+        checked_name(tag, "tag")
+    return given
 
 
 def _warn_of_unknown(name: str, tags: Iterable[str]) -> None:

@@ -24,7 +24,8 @@ def queues(data_dir: Path, as_json: bool, vhost: str | None, selection: ListView
 
     `ready` messages wait for a consumer. `unsettled` messages are with a consumer and not yet acknowledged. `held`
     messages are reserved for bulk readers (see `escrowmq holds`). While transactions are in doubt, `locked` messages
-    were settled by one of them, and `withheld` messages were published by one.
+    were settled by one of them, and `withheld` messages were published by one. Each message is in one column: a locked
+    one is neither unsettled nor held. The HTTP API and metrics count locked deliveries as unacknowledged.
 
     The longest queues are first. The broker makes the list in small pieces between its other work.
 

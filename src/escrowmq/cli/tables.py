@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from escrowmq.text import columns, printable, size
+from escrowmq.text import columns, counted, printable, size
 
 NO_ALARM: Final = "none"
 
@@ -26,7 +26,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
 
 def longest_first(row: Mapping[str, Any]) -> Any:
     """The default order of queues."""
-    return -row["ready"] - row["unsettled"], row["vhost"], row["name"]
+    return -row["ready"] - row["unsettled"] - row["locked"], row["vhost"], row["name"]
 
 
 def oldest_first(row: Mapping[str, Any]) -> Any:
@@ -53,8 +53,9 @@ def show_status(status: Mapping[str, Any]) -> None:
     memory, disk, journal, queues = status["memory"], status["disk"], status["journal"], status["queues"]
     alarms = status["alarms"]
     commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
-    stored = f"{size(journal['disk_bytes'])} in {journal['segments']} segments"
-    counts = ", ".join(f"{queues[key]:,} {key}" for key in ("ready", "unsettled", "consumers"))
+    stored = f"{size(journal['disk_bytes'])} in {counted(journal['segments'], 'segment')}"
+    waiting = f"{queues['ready']:,} ready, {queues['unsettled']:,} unsettled or locked"
+    counts = f"{waiting}, {counted(queues['consumers'], 'consumer')}"
     lines = [
         ("version", f"{status['version']}, Python {status['python']}, {status['event_loop']}, pid {status['pid']}"),
         ("data", status["data_dir"]),
@@ -72,7 +73,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ("half messages", half_line(status["half_messages"])),
         (
             "journal",
-            f"{stored}, {journal['snapshots']} snapshots since the start",
+            f"{stored}, {counted(journal['snapshots'], 'snapshot')} since the start",
         ),
         ("syncs", f"{journal['syncs']:,}, {commits}, median {journal['sync_us_median'] / 1000:g} ms at most"),
         ("maintenance", journal["maintenance"]),

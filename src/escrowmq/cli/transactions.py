@@ -94,7 +94,10 @@ def list_branches(
 @click.argument("xid")
 @asks
 def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
-    """Show the branch XID with its state, owner and messages."""
+    """Show the branch XID with its state, owner and messages.
+
+    Sizes are those of the messages as they are stored: bodies with their properties.
+    """
     branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
     if as_json:
         click.echo(json.dumps(branch, indent=2))
@@ -195,4 +198,4 @@ def _count(tallies: Sequence[Mapping[str, Any]]) -> int:
 
 def _tally(tally: Mapping[str, Any]) -> str:
     where = f"queue '{tally['queue']}' in vhost '{tally['vhost']}'"
-    return f"{tally['messages']:,} of {where}" + (f", {size(tally['bytes'])}" if tally["bytes"] else "")
+    return f"{tally['messages']:,} of {where}" + (f", {size(tally['bytes'])} with properties" if tally["bytes"] else "")

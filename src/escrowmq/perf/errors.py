@@ -13,5 +13,15 @@ class ClosedByBroker(PerfError):  # noqa: N818 - named after the event
         self.code = code
 
 
+class RefusedLogin(PerfError):  # noqa: N818 - named after the event
+    """The broker refused the user or the password. `reply` is what the protocol has of it."""
+
+    def __init__(self, address: str, user: str, reply: str) -> None:
+        super().__init__(
+            f"the broker at {address} refused the login of user '{user}' ({reply}): check the user and the password in "
+            "--url; the broker's log has the reason"
+        )
+
+
 class WrongUsage(PerfError):  # noqa: N818 - named after the user's mistake
     """Options or a URL that make no sense. The tool has not contacted the broker."""

@@ -88,7 +88,7 @@ def register(spark: SparkSession) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("numpy", "pyarrow"):
             raise
-        raise java.SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[connector]'") from error
+        raise java.SparkUnavailableError(f"{error.name} is not installed; pip install 'escrowmq[connector]'") from None
     here = isinstance(spark, SparkSession)  # false for a session of Spark Connect
     if here and str(spark.conf.get("spark.master", "")).startswith("local"):
         java.require_worker(spark.sparkContext.pythonExec)

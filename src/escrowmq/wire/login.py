@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
+from escrowmq.wire.endpoint import Verdict
 from escrowmq.wire.sasl import Credentials, SaslError, parse
 from escrowmq.wire.scram.keys import HASHES
 from escrowmq.wire.scram.messages import ScramError
 from escrowmq.wire.scram.server import ServerExchange
 
 if TYPE_CHECKING:
-    from escrowmq.wire.endpoint import Endpoint, Host, Peer, Verdict
+    from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
 EXTERNAL = "EXTERNAL"
 
@@ -75,7 +76,7 @@ class Login:
         Raises:     LoginFault: the mechanism is not on offer, or the response is malformed.
         """
         if mechanism not in self.mechanisms:
-            raise LoginFault(f"unknown mechanism '{mechanism}'; offered are {', '.join(self.mechanisms)}")
+            raise self._fault(f"unknown mechanism '{mechanism}'; offered are {', '.join(self.mechanisms)}")
         self._challenge, self._done = challenge, done
         if mechanism in HASHES:
             self._exchange = ServerExchange(partial(self._host.challenge, mechanism))
@@ -87,23 +88,28 @@ class Login:
         try:
             credentials = parse(mechanism, response, decode_fields)
         except SaslError as error:
-            raise LoginFault(str(error)) from None
+            raise self._fault(str(error)) from None
         self._ask(credentials, b"")
 
     def respond(self, response: bytes) -> None:
         """Take the client's answer to a challenge. Raises LoginFault if it is malformed."""
         exchange = self._exchange
         if exchange is None:
-            raise LoginFault("a response without a challenge")
+            raise self._fault("a response without a challenge")
         try:
             result = exchange.step(response)
         except ScramError as error:
-            raise LoginFault(f"SCRAM: {error}") from None
+            raise self._fault(f"SCRAM: {error}") from None
         if isinstance(result, bytes):
             self._challenge(result)
         else:
             self._exchange = None
             self._ask(Credentials(result.keys.mechanism, result.user, proof=result), result.signature())
+
+    def _fault(self, text: str) -> LoginFault:
+        """Return the fault to raise. The server logs it like a refusal, since most clients do not show it."""
+        self._host.login_judged(self._endpoint, "a client", Verdict(None, text))
+        return LoginFault(text)
 
     def _ask(self, credentials: Credentials, final: bytes) -> None:
         """Let the server judge. `final` is for the client if the login is accepted."""

@@ -106,4 +106,4 @@ def _text(mechanism: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise SaslError(f"{mechanism}: not UTF-8") from None
+        raise SaslError(f"{mechanism}: the user name or the password is not valid UTF-8") from None

@@ -8,7 +8,9 @@ import pytest
 
 from escrowmq.admin.queues import TOTALLED, QueueAdmin
 from escrowmq.admin.transactions import TransactionAdmin
+from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
+from escrowmq.wire.amqp091 import spec
 from tests.unit.admin.processes import CountingPieces, FakeProcess, done, perform
 from tests.unit.wire.amqp091.clients import pair
 
@@ -82,3 +84,33 @@ def test_totals_are_summed_in_pieces() -> None:
     assert bench.pieces.count == 2, (
         f"{QUEUES} queues are {-(-QUEUES // TOTALLED)} steps, and the end is found by one more"
     )
+
+
+def test_each_message_is_in_one_column_while_a_branch_is_in_doubt() -> None:
+    """Seven messages: one is unsettled, one locked, two held of which one is locked as well, and three are ready."""
+    server, client = pair()
+    client.declare(1, "q")
+    client.publish(1, "q", *(b"%d" % number for number in range(7)))
+    client.call(1, spec.EscrowHold("q", "etl", 2), spec.EscrowHoldOk)
+    tags = []
+    for _ in range(2):
+        message = client.get(1, "q")
+        assert message is not None
+        assert isinstance(message.method, spec.BasicGetOk)
+        tags.append(message.method.delivery_tag)
+    xid = Xid(1, b"order-7", b"mq").encode()
+    client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
+    client.call(1, spec.DtxDemarcationStart(xid), spec.DtxDemarcationStartOk)
+    client.send(1, spec.BasicAck(tags[0]))
+    client.call(1, spec.EscrowSettle("q", "etl", 2), spec.EscrowSettleOk)
+    client.call(1, spec.DtxDemarcationEnd(xid), spec.DtxDemarcationEndOk)
+    client.call(1, spec.DtxCoordinationPrepare(xid), spec.DtxCoordinationPrepareOk)
+    process, pieces = FakeProcess(server), CountingPieces(10)
+    admin = QueueAdmin(process.broker, TransactionAdmin(process, pieces), pieces)
+    (row,) = perform(admin.operations, "queue.list")
+    assert {name: row[name] for name in ("ready", "unsettled", "held", "locked")} == {
+        "ready": 3,
+        "unsettled": 1,
+        "held": 1,
+        "locked": 2,
+    }

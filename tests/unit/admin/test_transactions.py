@@ -78,8 +78,8 @@ def test_a_branch_is_shown_with_its_messages() -> None:
     }
     assert bench.summary() == {"branches": 1, "in_doubt": 1, "in_doubt_seconds": 5, "heuristic": 0}
     assert bench.by_queue() == {
-        ("/", "in"): {"locked": 1, "withheld": 0},
-        ("/", "out"): {"locked": 0, "withheld": 2},
+        ("/", "in"): {"locked": 1, "withheld": 0, "reserved": 0},
+        ("/", "out"): {"locked": 0, "withheld": 2, "reserved": 0},
     }
 
 

@@ -146,3 +146,17 @@ def test_a_name_that_no_client_could_use_is_refused(name: str) -> None:
     with pytest.raises(BrokerError):
         perform(bench.operations, "user.add", name=name)
     assert name not in bench.users
+
+
+@pytest.mark.parametrize("operation", ["user.add", "user.put", "user.tags"])
+def test_a_tag_that_is_no_text_is_refused(operation: str) -> None:
+    with pytest.raises(BrokerError, match="the tag is not valid Unicode"):
+        perform(Bench().operations, operation, name="alice", tags=["\udcff"])
+
+
+@pytest.mark.parametrize("operation", ["user.add", "user.put", "user.password"])
+def test_a_password_that_is_no_text_is_refused(operation: str) -> None:
+    name = "guest" if operation == "user.password" else "alice"
+    given: dict[str, Any] = {"tags": []} if operation == "user.put" else {}
+    with pytest.raises(OperationRefused, match="the password is not valid UTF-8"):
+        perform(Bench().operations, operation, name=name, password="\udcff", **given)

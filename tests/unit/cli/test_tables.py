@@ -92,7 +92,7 @@ def test_branches_are_counted(branches: int, in_doubt: int, heuristic: int, text
 def test_the_longest_queue_and_the_oldest_connection_are_first() -> None:
     connections = [{"peer": "new", "seconds": 1}, {"peer": "old", "seconds": 9}]
     assert [row["peer"] for row in sorted(connections, key=oldest_first)] == ["old", "new"]
-    queue = {"vhost": "/", "type": "classic", "durable": True, "unsettled": 0, "consumers": 0}
+    queue = {"vhost": "/", "type": "classic", "durable": True, "unsettled": 0, "locked": 0, "consumers": 0}
     rows = [{**queue, "name": "short", "ready": 1}, {**queue, "name": "long", "ready": 9}]
     assert [row["name"] for row in sorted(rows, key=longest_first)] == ["long", "short"]
 
@@ -151,5 +151,5 @@ def test_the_status_counts_snapshots_since_the_start(capsys: pytest.CaptureFixtu
         }
     )
     shown = capsys.readouterr().out
-    assert "1.0 KiB in 1 segments, 0 snapshots since the start" in shown
+    assert "1.0 KiB in 1 segment, 0 snapshots since the start" in shown
     assert "half messages  none" in shown

@@ -25,9 +25,14 @@ class Desk(Server):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[Credentials, Callable[[Verdict], None]]] = []
+        self.judged: list[tuple[str, Verdict]] = []
 
     def authenticate(self, endpoint: Endpoint, credentials: Credentials, done: Callable[[Verdict], None]) -> None:
         self.asked.append((credentials, done))
+
+    def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
+        del endpoint
+        self.judged.append((who, verdict))
 
 
 def unchallenged(data: bytes) -> None:
@@ -36,6 +41,13 @@ def unchallenged(data: bytes) -> None:
 
 def login(desk: Desk, peer: Peer = PEER) -> Login:
     return Login(desk, cast("Endpoint", object()), peer)
+
+
+def test_a_login_that_cannot_be_tried_is_logged() -> None:
+    desk = Desk()
+    with pytest.raises(LoginFault):
+        login(desk).authenticate("PLAIN", b"\0alice\0\xff", lambda _: None, unchallenged)
+    assert desk.judged == [("a client", Verdict(None, "PLAIN: the user name or the password is not valid UTF-8"))]
 
 
 def test_external_is_offered_only_with_a_certificate() -> None:

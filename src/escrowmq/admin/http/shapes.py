@@ -15,7 +15,10 @@ Shape = dict[str, Any]
 
 
 def queue(row: Row, counters: Row | None, node: str) -> Shape:
-    """Return a queue, from the rows of `queue.list` and `counter.queues`."""
+    """Return a queue, from the rows of `queue.list` and `counter.queues`. As in RabbitMQ, messages that a transaction
+    in doubt has settled are unacknowledged.
+    """
+    unsettled = row["unsettled"] + row["locked"] if counters is None else counters["unsettled"]
     return {
         "name": row["name"],
         "vhost": row["vhost"],
@@ -26,9 +29,9 @@ def queue(row: Row, counters: Row | None, node: str) -> Shape:
         "arguments": row["arguments"],
         "node": node,
         "state": "down" if row["unavailable"] else "running",
-        "messages": row["ready"] + row["unsettled"],
+        "messages": row["ready"] + unsettled,
         "messages_ready": row["ready"],
-        "messages_unacknowledged": row["unsettled"],
+        "messages_unacknowledged": unsettled,
         "consumers": row["consumers"],
         "policy": None,
         "operator_policy": None,

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from escrowmq.perf.amqp091 import frames
-from escrowmq.perf.errors import ClosedByBroker, PerfError
+from escrowmq.perf.errors import ClosedByBroker, PerfError, RefusedLogin
 from escrowmq.perf.url import Target
+
+_ACCESS_REFUSED = 403
 
 _CALLS_AT_ONCE = 100
 """The most requests that are sent before their answers are read: both fit into the buffers of the sockets."""
@@ -48,7 +50,9 @@ class Connection:
         try:
             tune = self.call(0, frames.start_ok(target.user, target.password, name), frames.CONNECTION_TUNE)
         except ClosedByBroker as error:
-            raise PerfError(f"{error} (user {target.user!r}; see the broker's log on stderr)") from None
+            if error.code == _ACCESS_REFUSED:
+                raise RefusedLogin(target.address, target.user, "403 ACCESS_REFUSED") from None
+            raise
         channel_max, frame_max = unpack_from(">HI", tune)
         self.channel_max = channel_max or 65535
         self.frame_max = min(frame_max or frames.FRAME_MAX, frames.FRAME_MAX)

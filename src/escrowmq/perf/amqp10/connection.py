@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any, Final
 
-from escrowmq.perf.errors import PerfError
+from escrowmq.perf.errors import PerfError, RefusedLogin
 from escrowmq.perf.url import Target
 from escrowmq.wire.amqp10.codec import frames
 from escrowmq.wire.amqp10.codec.errors import CodecError
@@ -118,7 +118,7 @@ class LinkConnection:
         self.socket.sendall(frames.frame(0, encode_performative(init), type=frames.SASL))
         outcome = self._expect(SaslOutcome)
         if outcome.code:
-            raise PerfError(f"the broker at {target.address} refused the login of {target.user}; see its log on stderr")
+            raise RefusedLogin(target.address, target.user, f"SASL outcome {outcome.code}")
         self.socket.sendall(frames.PROTOCOL_HEADER)
         self._header(frames.PROTOCOL_HEADER)
 

@@ -75,9 +75,11 @@ def test_a_refusal_is_reported_with_its_reason(serve: Serve) -> None:
         connection.sendall(close(frames.CONNECTION_CLOSE, 0, 403, "ACCESS_REFUSED - Login was refused"))
         connection.recv(1)
 
-    assert failure(serve(handler)) == (
-        "the broker closed the connection: 403 ACCESS_REFUSED - Login was refused "
-        "(user 'guest'; see the broker's log on stderr)"
+    url = serve(handler)
+    address = url.rpartition("@")[2].removeprefix("amqp://").rstrip("/")
+    assert failure(url) == (
+        f"the broker at {address} refused the login of user 'guest' (403 ACCESS_REFUSED): check the user and the "
+        "password in --url; the broker's log has the reason"
     )
 
 
