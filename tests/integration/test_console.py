@@ -156,6 +156,45 @@ def test_every_screen_is_accessible_in_light_and_dark(browser: Browser, site: Ht
             assert "broken" not in page.title()
 
 
+def test_a_search_goes_on_until_the_index_has_the_journal(browser: Browser, site: HttpBroker) -> None:
+    with client.connect(site.broker.url) as connection:
+        channel = connection.channel()
+        channel.basic_publish("", "bills", b"late", client.Properties(delivery_mode=2, message_id="late-7"))
+        wait_until(lambda: channel.message_count("bills") > 0)
+    with Visitor(browser, site) as page:
+        page.click("nav >> text=Messages")
+        page.fill("[name=id]", "late-7")
+        page.locator("form:has([name=id]) button").click()
+        page.locator(".life li").wait_for()
+        page.locator("p[role=status]").wait_for(state="detached")
+        page.wait_for_function("document.querySelector('#found[hx-get]') === null")
+
+
+def test_queues_are_sorted_by_their_headers(browser: Browser, site: HttpBroker) -> None:
+    with Visitor(browser, site) as page:
+        page.goto(f"http://127.0.0.1:{site.port}/console/queues")
+        seen = []
+        for _ in range(2):
+            page.click("thead a:has-text('Name')")
+            page.locator("th[aria-sort] a:has-text('Name')").wait_for()
+            seen.append(page.locator("tbody th[scope=row] a").all_inner_texts())
+        assert seen[0] == sorted(seen[0])
+        assert len(seen[0]) > 1
+        page.locator("th[aria-sort=descending]").wait_for()
+        assert page.locator("tbody th[scope=row] a").all_inner_texts() == sorted(seen[0], reverse=True)
+
+
+def test_users_fit_on_a_phone(browser: Browser, site: HttpBroker) -> None:
+    with Visitor(browser, site, viewport={"width": 360, "height": 740}) as page:
+        page.goto(f"http://127.0.0.1:{site.port}/console/users")
+        page.locator(".stacked td[data-label=Permissions]").first.wait_for()
+        assert (
+            page.evaluate("""() => [...document.querySelectorAll(".stacked td, .stacked summary")]
+            .filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.outerHTML)""")
+            == []
+        )
+
+
 def test_a_file_of_definitions_is_chosen_and_imported(browser: Browser, site: HttpBroker, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     file.write_text('{"queues": [{"vhost": "/", "name": "imported"}]}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.neutral import Id
 from escrowmq.wire.rocketmq.formats import KEYS
@@ -16,8 +16,9 @@ _BLANKS: Final = str.maketrans("", "", "\t\r\n")
 
 
 def readable(envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, Any]:
-    """Return a message for JSON. `body` is None if the body is not text, and `body_base64` then has its octets. Without
-    `whole`, both have only the beginning of a body longer than `BEGINNING`.
+    """Return a message for JSON. `deaths` is its dead-letter history in this broker, the latest first. `body` is None
+    if the body is not text, and `body_base64` then has its octets. Without `whole`, both have only the beginning of a
+    body longer than `BEGINNING`.
     """
     message = FORMATS[envelope.protocol].neutral(envelope, content)
     keys = message.annotations.get(KEYS)
@@ -32,11 +33,23 @@ def readable(envelope: Envelope, content: bytes, *, whole: bool) -> dict[str, An
         "keys": None if keys is None else str(keys),
         "message_group": message.group_id,
         "properties": {name: _plain(value) for name, value in message.properties.items()},
+        "deaths": [_death(death) for death in envelope.deaths],
         "content_encoding": message.content_encoding,
         "bytes": len(body),
         "body": text,
         "body_base64": base64.b64encode(some).decode() if text is None else None,
         "body_is_whole": len(some) == len(body),
+    }
+
+
+def _death(death: Death) -> dict[str, Any]:
+    return {
+        "queue": death.queue,
+        "reason": death.reason,
+        "times": death.times,
+        "time_ms": death.time_ms,
+        "exchange": death.exchange,
+        "routing_keys": list(death.routing_keys),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -213,3 +214,48 @@ def test_lives_of_messages_are_for_those_who_may_read_the_queue(
     assert "in a queue that you may read" in browser.text("/console/messages?id=m1")
     browser.server.broker.access.set_permission("m", "/", "", "", "^q$")
     assert "accepted" in browser.text("/console/messages?id=m1")
+
+
+def test_a_search_refreshes_its_results_until_the_index_has_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(_: Indexer) -> None:
+        pass
+
+    monkeypatch.setattr(Indexer, "looked", nothing)
+    browser = Browser(folder=tmp_path)
+    text = browser.text("/console/messages?id=m1")
+    assert "The index has no such message yet" in text
+    assert """hx-trigger="every 1s" hx-vals='{"upto": "4096"}'""" in text
+    written(tmp_path, 2).journal.close()
+    index(tmp_path)
+    text = browser.text("/console/messages?id=m1&upto=1")
+    assert "accepted" in text
+    assert "hx-get" not in text
+
+
+def test_the_dead_letter_history_of_a_message_is_shown() -> None:
+    browser = Browser()
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    place = {"vhost": "/", "exchange": "", "routing_key": "work", "payload": "body", "properties": {}}
+
+    async def bury() -> None:
+        for name, arguments in (("work", dead), ("dead", {})):
+            await browser.broker.ask("queue.declare", vhost="/", name=name, durable=True, arguments=arguments)
+        await browser.broker.ask("message.publish", **place)
+        await browser.broker.ask("message.get", vhost="/", queue="work", count=1, disposition="reject")
+
+    asyncio.run(bury())
+    browser.server.end_turn()
+    text = browser.text("/console/queues/%2F/dead?peek=1")
+    assert "Dead-letter history (x-death)" in text
+    assert '<th scope="row">work</th><td>rejected</td>' in text
+
+
+def test_a_column_of_texts_is_sorted_upwards_first_and_one_of_numbers_downwards() -> None:
+    browser = InDoubt()
+    text = browser.text("/console/queues?sort=ready&sort_reverse=true")
+    assert '<a href="?sort=ready">Ready</a>' in text
+    assert '<a href="?sort=name">Name</a>' in text
+    assert '<a href="?sort=held&sort_reverse=true">Held</a>' in text
+    assert '<a href="?sort=name&sort_reverse=true">Name</a>' in browser.text("/console/queues?sort=name")

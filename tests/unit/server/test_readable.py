@@ -26,6 +26,7 @@ def test_a_message_has_its_tag_keys_properties_and_body() -> None:
         "keys": "order-7",
         "message_group": None,
         "properties": {"mine": "m"},
+        "deaths": [],
         "content_encoding": None,
         "bytes": 10,
         "body": "für\tdich\n",
