@@ -27,6 +27,7 @@ from escrowmq.pipeline import (
     packing,
     rerouting,
     sequences,
+    sums,
     tasks,
     unsettled,
 )
@@ -41,7 +42,7 @@ from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
 from escrowmq.pipeline.names import CHANGES
 from escrowmq.pipeline.pinning import pinned
-from escrowmq.pipeline.planning import PIECE, NoJournalError, Plan, plan
+from escrowmq.pipeline.planning import PIECE, NoJournalError, Piece, Plan, plan
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.sequences import Wrong
@@ -56,6 +57,9 @@ ATTEMPTS: Final = 3
 """How often a run is tried if the broker deletes segments while it reads them. `pinned` prevents that where it can."""
 PART_RECORDS: Final = 250_000
 PART_BYTES: Final = 24 << 20
+TASKS_OF_A_CORE: Final = 4
+TASK_BYTES: Final = 256 << 20
+"""The bytes of the log for a task, if that makes more tasks than TASKS_OF_A_CORE. Spark takes about 50 ms for each."""
 
 
 class Options(NamedTuple):
@@ -254,11 +258,18 @@ class Audit:
 
     def pieces(self) -> DataFrame:
         """Return the pieces of the journal that this run reads."""
-        rows = [tuple(piece) for piece in self.plan.pieces]
-        context = self.spark.sparkContext
-        schema = tasks.PIECES_DDL
-        tasks_wanted = min(len(rows), 1 + self.plan.bytes // PIECE)  # small pieces share a task
-        return self.spark.createDataFrame(context.parallelize(rows, max(tasks_wanted, 1)), schema)
+        small = 1 + self.plan.bytes // PIECE  # small pieces share a task
+        return self._divided(self.plan.pieces, min(len(self.plan.pieces), small))
+
+    def _divided(self, pieces: list[Piece], most: int) -> DataFrame:
+        """Return pieces in at most `most` partitions."""
+        rows = self.spark.sparkContext.parallelize([tuple(piece) for piece in pieces], self._tasks(most))
+        return self.spark.createDataFrame(rows, tasks.PIECES_DDL)
+
+    def _tasks(self, most: int) -> int:
+        """Return the number of tasks for work that can be divided into at most `most` parts."""
+        cores = self.spark.sparkContext.defaultParallelism
+        return max(1, min(most, max(TASKS_OF_A_CORE * cores, self.plan.bytes // TASK_BYTES)))
 
     def mapped(self, task: Callable[..., Any], schema: str) -> DataFrame:
         """Return what a task makes of these pieces."""
@@ -354,9 +365,16 @@ class Audit:
         if left is not None:
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
-        packed = packed.repartition(parts, "part").sortWithinPartitions("part", "lsn")
+        packed = packed.repartition(self._tasks(parts), "part").sortWithinPartitions("part", "lsn")
         task = tasks.Lives(self.facts(), names)
-        return self.store.fill(self.spark, "silver.messages", packed, task, ddl(MESSAGES), "state", "day")
+        added = sums.of_messages(self.begin, self.plan.start)
+        return self.store.fill(self.spark, "silver.messages", packed, task, ddl(MESSAGES), "state", "day", sums=added)
+
+    def sums(self, table: str) -> DataFrame:
+        """Return the sums of this run's messages in a table of `pipeline.sums`."""
+        found = self.store.read(self.spark, table, run=self.store.run, schema=sums.DDL[table])
+        assert found is not None, f"{table} was not written"
+        return found
 
     def _branches(self) -> DataFrame:
         from pyspark.sql import functions as f
@@ -392,11 +410,7 @@ class Audit:
 
     def _chain(self) -> None:
         before = chain.Head(*self.state.head) if self.state.head else None
-        rows = [tuple(piece) for piece in self.plan.chained]
-        pieces = self.spark.createDataFrame(
-            self.spark.sparkContext.parallelize(rows, max(len(rows), 1)),
-            tasks.PIECES_DDL,
-        )
+        pieces = self._divided(self.plan.chained, len(self.plan.chained))
         task = tasks.Chained(self.files, before.lsn if before else -1)
         found = [row.asDict() for row in pieces.mapInArrow(task, chain.DDL).collect()]
         found = [{name: bytes(v) if isinstance(v, bytearray) else v for name, v in row.items()} for row in found]
@@ -436,8 +450,8 @@ class Audit:
         found, _, _ = at_once(
             self.spark,
             lambda: self._violations(messages, branches),
-            lambda: self._throughput(messages, names),
-            lambda: self._latency(messages, names),
+            lambda: self._throughput(names),
+            lambda: self._latency(names),
         )
         kept, fresh, late, undecided, worst = found
         return Verdict(
@@ -453,14 +467,14 @@ class Audit:
             head=str(self.head or ""),
         )
 
-    def _throughput(self, messages: DataFrame, names: DataFrame) -> None:
+    def _throughput(self, names: DataFrame) -> None:
         keys = ["vhost", "queue", "minute"]
-        now = gold.throughput(messages, names, self.begin)
+        now = gold.throughput(self.sums(sums.FLOW), names)
         self.store.write(self.spark, "gold.throughput", gold.merged(self.before("gold.throughput"), now, keys))
 
-    def _latency(self, messages: DataFrame, names: DataFrame) -> None:
+    def _latency(self, names: DataFrame) -> None:
         keys = ["vhost", "queue", "hour", "stage", "class"]
-        classes = gold.merged(self.before("state.latencies"), gold.latencies(messages, names), keys)
+        classes = gold.merged(self.before("state.latencies"), gold.latencies(self.sums(sums.LATENCIES), names), keys)
         classes = self.store.write(self.spark, "state.latencies", classes)
         self.store.write(self.spark, "gold.latency", gold.percentiles(classes))
 

@@ -71,4 +71,5 @@ def _messages(count: int) -> str:
 _RECORDED: Final = """
     select queue_id, count_if(deliveries > 0) delivered, count_if(returned > 0 or held_for_group > 0) back,
         count_if(deliveries > 0 or returned > 0 or held_for_group > 0) moved
-    from {table} group by queue_id having moved > 0"""
+    from {table} where deliveries > 0 or returned > 0 or held_for_group > 0 group by queue_id"""
+"""If there are none, Parquet's statistics let Spark skip the data."""

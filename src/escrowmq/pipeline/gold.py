@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from escrowmq.pipeline.findings import RULES, Finding
+from escrowmq.pipeline.sums import HOUR, MINUTE, STEPS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,11 +19,6 @@ VIOLATIONS_DDL: Final = (
     "rule string, name string, vhost string, queue string, position long, branch string, lsns array<long>, "
     "at timestamp_ltz, explanation string"
 )
-STEPS: Final = 32
-"""The number of latency classes for each power of two. With 32, percentiles are accurate to 2.2 %."""
-MINUTE: Final = 60_000_000
-HOUR: Final = 60 * MINUTE
-"""In microseconds. Spark groups by integers much faster than by names or by its own functions for times."""
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
 _NAMED: Final = "coalesce(vhost, '') vhost, coalesce(queue, concat('queue ', queue_id)) queue"
@@ -61,9 +57,9 @@ def names(spark: SparkSession, queues: Mapping[int, Queue]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(arrays, names=list(types)))
 
 
-def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
-    """Return the messages published and settled since LSN `begin`, counted by queue and minute."""
-    return messages.sparkSession.sql(
+def throughput(flow: DataFrame, names: DataFrame) -> DataFrame:
+    """Return the messages published since the last run, and settled, counted by queue and minute (`sums.FLOW`)."""
+    return flow.sparkSession.sql(
         f"""
         select {_NAMED}, timestamp_micros(minute * {MINUTE}) minute, published, published_bytes, delivered, settled,
             accepted
@@ -75,46 +71,29 @@ def throughput(messages: DataFrame, names: DataFrame, begin: int) -> DataFrame:
                     came, messages, bytes, 0L, 0L, 0L,
                     went, 0L, 0L, deliveries, messages, if(outcome = 'accepted', messages, 0L)
                 ) as (minute, published, published_bytes, delivered, settled, accepted)
-                from (  -- few groups, because messages published together are usually settled together
-                    select queue_id, outcome, count(1) messages, sum(bytes) bytes, sum(deliveries) deliveries,
-                        if(publish_lsn >= {begin}, unix_micros(confirmed_at) div {MINUTE}, null) came,
-                        if(state = 'settled', unix_micros(settled_at) div {MINUTE}, null) went
-                    from {{messages}} group by queue_id, outcome, came, went
-                )
+                from {{flow}}
             ) where minute is not null group by queue_id, minute
         ) left join {{names}} using (queue_id)""",
-        messages=messages,
+        flow=flow,
         names=names,
     )
 
 
-def latencies(messages: DataFrame, names: DataFrame) -> DataFrame:
-    """Counts of messages by queue, hour and class of latency, from commit to first delivery and to acceptance."""
-    return messages.sparkSession.sql(
+def latencies(classes: DataFrame, names: DataFrame) -> DataFrame:
+    """Return counts of messages by queue, hour and class of latency, from commit to first delivery and to acceptance
+    (`sums.LATENCIES`).
+    """
+    return classes.sparkSession.sql(
         f"""
         select {_NAMED}, timestamp_micros(hour * {HOUR}) hour,
             if(handed, 'published to delivered', 'published to settled') stage, class, messages
         from (
-            select queue_id, hour, handed, class, count(1) messages from (
-                select queue_id, unix_micros(settled_at) div {HOUR} hour, false handed,
-                    {_class_of("settled_at")} class
-                from {{messages}}
-                where outcome = 'accepted' and confirmed_at is not null and settled_at is not null
-                union all
-                select queue_id, unix_micros(first_delivered_at) div {HOUR}, true, {_class_of("first_delivered_at")}
-                from {{messages}}
-                where state = 'settled' and confirmed_at is not null and first_delivered_at is not null
-            ) group by queue_id, hour, handed, class
+            select queue_id, hour, handed, class, sum(messages) messages from {{classes}}
+            group by queue_id, hour, handed, class
         ) left join {{names}} using (queue_id)""",
-        messages=messages,
+        classes=classes,
         names=names,
     )
-
-
-def _class_of(moment: str) -> str:
-    """Return an SQL expression for the class of the latency from `confirmed_at` to the column `moment`."""
-    micros = f"greatest(unix_micros({moment}) - unix_micros(confirmed_at), 0)"
-    return f"cast(floor(log2({micros} + 1) * {STEPS}) as int)"
 
 
 def merged(before: DataFrame | None, now: DataFrame, keys: list[str]) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from escrowmq.pipeline import gold, group_facts, half, unsettled
+from escrowmq.pipeline import gold, group_facts, half, sums, unsettled
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
@@ -42,7 +42,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
     found = _refined(audit, gold.of_messages(messages))
     few = [
         *_of_log(audit),
-        *_of_order(audit, messages),
+        *_of_order(audit),
         *_of_deliveries(audit, messages),
         *_of_numbers(audit),
         *_of_names(audit),
@@ -204,16 +204,13 @@ def _of_branches(branches: DataFrame) -> DataFrame:
     )
 
 
-def _of_order(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
+def _of_order(audit: Audit) -> list[tuple[Any, ...]]:
     """Check the order of publication across buckets of a queue, and note the positions published on each queue."""
-    summary = messages.sparkSession.sql(
-        f"""
-        select queue_id, shiftright(position, {BUCKET_BITS}) bucket, max(position) top,
-            min(publish_lsn) low, max(publish_lsn) high,
-            min(position) filter (where publish_lsn >= {audit.plan.start}) known
-        from {{messages}} where publish_lsn >= {audit.begin} and publish_order >= 0
-        group by queue_id, shiftright(position, {BUCKET_BITS})""",
-        messages=messages,
+    summary = audit.spark.sql(
+        """
+        select queue_id, bucket, max(top) top, min(low) low, max(high) high, min(known) known
+        from {order} group by queue_id, bucket""",
+        order=audit.sums(sums.ORDER),
     )
     rows: list[tuple[Any, ...]] = []
     before: tuple[int, int] = (-1, -1)

@@ -197,6 +197,8 @@ def _check_holds(messages: MessageColumns, settled: Ints, start: int) -> None:
 
 def _deliver(messages: MessageColumns, of: Of, consumers: int, facts: MessageFacts) -> None:
     place, rows, _ = of(Happened.DELIVERED)
+    if not len(place):
+        return
     side = np.argsort(place, kind="stable")  # groups the deliveries of each message, in order
     place, rows = place[side], rows[side]
     code, lsn = rows["code"].astype(np.int64), rows["lsn"]
@@ -235,8 +237,9 @@ def _check_delivery_order(messages: MessageColumns, facts: MessageFacts) -> None
     rows = np.flatnonzero(first & told & facts.once(messages["queue"]))
     group = messages["queue"][rows] << 8
     ranked = by_priority[rows]
-    levels = np.array([text[2] if len(text) > 2 else 0 for text in messages.texts] or [0], np.int64)
-    group[ranked] += levels[messages["text"][rows[ranked]]]
+    if ranked.any():
+        levels = np.array([text[2] if len(text) > 2 else 0 for text in messages.texts] or [0], np.int64)
+        group[ranked] += levels[messages["text"][rows[ranked]]]
     order = np.lexsort((messages["position"][rows], group))
     rows, group = rows[order], group[order]
     lsn = messages["first_delivered_lsn"][rows]

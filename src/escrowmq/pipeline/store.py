@@ -10,13 +10,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from escrowmq.pipeline.writing import MANIFEST_DDL, Task, Written, keep_only
+from escrowmq.pipeline.writing import MANIFEST_DDL, Sum, Task, Written, keep_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,7 +173,14 @@ class Store:
         return found
 
     def fill(
-        self, spark: SparkSession, table: str, source: DataFrame, task: Task, schema: str, *by: str
+        self,
+        spark: SparkSession,
+        table: str,
+        source: DataFrame,
+        task: Task,
+        schema: str,
+        *by: str,
+        sums: Mapping[str, Sum] = MappingProxyType({}),
     ) -> tuple[DataFrame, int]:
         """Write this run's partition of a large table, whose rows never pass through the JVM.
 
@@ -183,14 +191,19 @@ class Store:
             task: makes the table's rows; executors write them directly to files.
             schema: the table's schema as DDL.
             by: columns by which the run's partition is divided further.
+            sums: for each table of sums, the sum of a batch of rows that is written there (`path`).
 
         Returns the partition as read back, and the number of rows.
         """
-        folder = (self.path(table) / f"run={self.run}").absolute()
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        written = source.mapInArrow(Written(task, str(folder), by), MANIFEST_DDL).collect()
-        keep_only(folder, (row.path for row in written))
+        folders = {name: (self.path(name) / f"run={self.run}").absolute() for name in (table, *sums)}
+        for each in folders.values():
+            shutil.rmtree(each, ignore_errors=True)
+            each.mkdir(parents=True)
+        folder = folders[table]
+        summed = tuple((str(folders[name]), sum_) for name, sum_ in sums.items())
+        written = source.mapInArrow(Written(task, str(folder), by, summed), MANIFEST_DDL).collect()
+        for each in folders.values():
+            keep_only(each, (row.path for row in written))
         return spark.read.schema(schema).parquet(str(folder)), sum(row.rows for row in written)
 
     def read(self, spark: SparkSession, table: str, *, run: int, schema: str | None = None) -> DataFrame | None:
