@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from escrowmq.core.budget import DEADLINE, HEADERS, Budget
@@ -30,6 +30,7 @@ from escrowmq.core.queues.refusal import dead_letter, publish_one_by_one
 from escrowmq.core.queues.removals import Removals
 from escrowmq.core.queues.returning import Lists, Returns
 from escrowmq.core.queues.settlement import Settlements, release
+from escrowmq.core.queues.showing import Showing
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.commits import encode_commit
 from escrowmq.core.records.kinds import Kind
@@ -106,7 +107,6 @@ class Engine:
         self.direct: dict[tuple[str, str], Queue] = {}  # by (vhost, name): queues bound to the default exchange only
         self.formats: dict[int, Format] = {}  # by `Envelope.protocol`
         self._vhosts = vhosts
-        self._sealed: dict[Queue, None] = {}
         self.dead_letters = DeadLetters(self)
         self.removals = Removals(log)
         self._redelivery = Redelivery(self)
@@ -117,6 +117,7 @@ class Engine:
         self._waiting_for_sync: list[Callable[[int], None]] = []
         self._until_synced: deque[tuple[int, Iterator[None]]] = deque()
         self.left_over = LeftOver()
+        self._showing = Showing(self)
         self.turn = Turn(self)
 
     def record_deliveries(self) -> None:
@@ -464,12 +465,15 @@ class Engine:
     # -- the turn
 
     def seal(self, queue: Queue) -> None:
-        self._sealed[queue] = None
+        self._showing.seal(queue)
+
+    def show(self, queues: Collection[Queue]) -> None:
+        """Let messages that queues keep back become visible, in pieces, unless they wait for a sync."""
+        self._showing.show(queues)
 
     def synced(self, lsn: int) -> None:
         """Note that the log is synced up to `lsn`. Commits below it become visible."""
-        if self._sealed:
-            self._sealed = {queue: None for queue in self._sealed if not queue.deleted and queue.unseal(lsn)}
+        self._showing.synced(lsn)
         while self._until_synced and self._until_synced[0][0] <= lsn:
             self.left_over.begin(self._until_synced.popleft()[1])
         for synced in self._waiting_for_sync:

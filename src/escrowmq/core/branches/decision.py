@@ -10,6 +10,7 @@ from escrowmq.core.counters import count_left
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.placing import WIDE
 from escrowmq.core.queues.settlement import durable_positions, release
 from escrowmq.core.records import kinds as records
 from escrowmq.core.records.blocks import encode_block
@@ -21,7 +22,7 @@ from escrowmq.core.records.references import ranges_of
 from escrowmq.core.records.settling import encode_settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from escrowmq.core.branches.xa_branch import PreparedRun
     from escrowmq.core.ports import Log
@@ -82,6 +83,10 @@ class Host(Protocol):
 
     def seal(self, queue: Queue) -> None:
         """Note that `queue` has runs that are invisible until the log is synced."""
+        ...
+
+    def show(self, queues: Collection[Queue]) -> None:
+        """Let runs that `queues` keep back become visible, in pieces, unless they wait for a sync."""
         ...
 
 
@@ -273,6 +278,9 @@ class Decision:
                 else:
                     time = run.time
                     run.retained -= count
+            if len(placement.queues) > WIDE:
+                self._keep_back(placement, lsn, time, end)
+                continue
             for queue in placement.queues:
                 kept = list(contents) if queue.is_stream else contents  # a stream is read many times
                 queue.enqueue(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
@@ -287,6 +295,14 @@ class Decision:
             work.apply(log)
         for recorded in self._recorded:
             recorded.apply(log.end_lsn, log.synced_lsn)
+
+    def _keep_back(self, placement: _Placement, lsn: int, time: int, end: int) -> None:
+        """Add a run to very many queues. They get it in pieces, but no message can overtake it."""
+        envelope, contents = placement.envelope, placement.contents
+        for queue in placement.queues:
+            kept = list(contents) if queue.is_stream else contents
+            queue.keep_back(Run(envelope, 0, time, lsn if queue.durable else 0), kept, end)
+        self._host.show(placement.queues)
 
     def _write(self, operations: list[tuple[Kind, Sequence[bytes]]]) -> list[int]:
         """Append the record; return the LSN of each operation's payload."""

@@ -6,7 +6,7 @@ and all are ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from escrowmq.core.branches import resolution
@@ -56,8 +56,8 @@ class Host(resolution.Host, Protocol):
     holders: dict[Holder, None]
     promised: dict[Queue, tuple[int, int]]
 
-    def synced(self, lsn: int) -> None:
-        """Note that the log is synced up to `lsn`. Commits below it become visible."""
+    def show(self, queues: Collection[Queue]) -> None:
+        """Let runs that `queues` keep back become visible, in pieces, unless they wait for a sync."""
         ...
 
 
@@ -155,25 +155,30 @@ class LargeEffects:
                 targets.append((queue.ident, sealed.count))
         return targets
 
-    def place_prepared(self, run: PreparedRun) -> int:
-        """Gather the messages of a prepared branch. Raises LogUnreadable if they must be read and cannot."""
+    def place_prepared(self, run: PreparedRun) -> Iterator[int]:
+        """Gather the messages of a prepared branch, for a part of its queues after the other. Yield the cost of each.
+        Raises LogUnreadable if they must be read and cannot.
+        """
         queues, count, taken = self._living(run.queues), len(run.contents), 0
-        if queues:
-            targets = self._targets(run.envelope, queues)
-            if targets and (not run.lsn or run.has_to_be_written_again(self._engine.now)):
-                self.place(run.envelope, run.contents, queues)
+        anew = not run.lsn or run.has_to_be_written_again(self._engine.now)
+        for begin in range(0, len(queues), QUEUES):
+            some = queues[begin : begin + QUEUES]
+            targets = self._targets(run.envelope, some)
+            if targets and anew:
+                self.place(run.envelope, run.contents, some)
             else:
                 if targets:
                     self._draft.placed(targets, run.lsn, count)
-                    taken = count * len(targets)
-                for queue in queues:
+                    taken += count * len(targets)
+                for queue in some:
                     placed = Run(run.envelope, 0, run.time, run.lsn if queue.durable else 0)
                     contents = list(run.contents) if queue.is_stream or not placed.lsn else run.contents
                     self._sealed[queue].add(placed, contents, run.size, elsewhere=placed.lsn > 0)
-        elif run.mandatory:
+            yield len(some)
+        if run.mandatory and not queues:
             self.returned.append(Publication(run.envelope, list(run.contents), (), mandatory=True))
         self._runs.append((run, taken))
-        return 1 + len(queues) + count // _ALIKE
+        yield 1 + count // _ALIKE
 
     def end_of_piece(self, settlement: Settlement, begin: int) -> int:
         """Return the number behind the last delivery of a settlement that is settled together with number `begin`."""
@@ -249,7 +254,6 @@ class LargeEffects:
         for queue, sealed in self._sealed.items():
             sealed.place(queue.next_position, record, self._recorded)
             queue.enqueue_sealed(sealed, end)
-            engine.seal(queue)
         engine.holders[self] = None
         self._pause = Standstill(self._returning)
         self._used = list(used)
@@ -261,10 +265,10 @@ class LargeEffects:
             requests.left -= cost
             if requests.left <= 0:
                 yield
-        for sealed in self._sealed.values():
+        queues, self._sealed = self._sealed, {}
+        for sealed in queues.values():
             sealed.ready = True
-        self._sealed.clear()
-        self._engine.synced(self._engine.log.synced_lsn)
+        self._engine.show(queues)
 
     def _rest(self) -> Iterator[int]:
         engine = self._engine

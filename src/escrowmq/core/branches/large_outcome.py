@@ -73,7 +73,7 @@ class LargeOutcome:
         for run in branch.runs:
             if branch.state is not State.PREPARED:
                 return  # the caller will find that out
-            yield effects.place_prepared(run)
+            yield from effects.place_prepared(run)
         for settlement in branch.settlements:
             entries = settlement.entries
             begin = 0

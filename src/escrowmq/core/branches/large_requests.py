@@ -58,6 +58,9 @@ class LargeRequests:
     def _large(self, branch: XaBranch) -> bool:
         """Return whether the branch has much work."""
         left = self._transactions.large - len(branch.publications) - len(branch.runs)
+        if left >= 0:  # otherwise there may be very many
+            left -= sum([len(work.queues) - 1 for work in branch.publications])
+            left -= sum([len(run.queues) - 1 for run in branch.runs])
         for settlement in branch.settlements:
             if left < 0:
                 break

@@ -180,6 +180,7 @@ class Queue:
     @property
     def ready(self) -> int:
         """Return the number of messages that wait for a consumer."""
+        self.take_in()
         return len(self.order)
 
     def check_access(self, session: Session | None) -> None:
@@ -229,6 +230,14 @@ class Queue:
         self.next_position += sealed.count
         self.unsynced.append((after, sealed, ()))
 
+    def keep_back(self, run: Run, contents: Sequence[bytes], after: int) -> None:
+        """Do `enqueue` in few steps, for one of many queues. The run stays invisible until the next `unseal`."""
+        if self.captured:
+            self.change()
+        run.first = self.next_position
+        self.next_position += len(contents)
+        self.unsynced.append((after, run, contents))
+
     def _admit_together(self, sealed: SealedRuns) -> None:
         for number, level in sealed.levels.items():
             self.order.admit(number, level)
@@ -256,7 +265,6 @@ class Queue:
 
     def unseal(self, synced: int) -> bool:
         """Make the runs visible whose commit is on disk. Return True if others are left."""
-        self.change()
         while self.unsynced and self.unsynced[0][0] <= synced:
             _, run, contents = self.unsynced[0]
             if isinstance(run, Run):
@@ -265,8 +273,14 @@ class Queue:
                 self._admit_together(run)
             else:
                 break
+            self.change()
             self.unsynced.popleft()
         return bool(self.unsynced)
+
+    def take_in(self) -> None:
+        """Make what is on disk visible, before a client asks for it."""
+        if self.unsynced:
+            self.unseal(self._host.log.synced_lsn)
 
     def accepts(self, count: int, size: int) -> bool:
         """Return whether a queue that refuses messages at its limit has room for `count` more, of `size` bytes
@@ -345,6 +359,7 @@ class Queue:
         """
         if self.fault:
             return
+        self.take_in()
         if self.browsers and show(self, self.browsers, self._host):
             self._host.dirty[self] = None
         if not self.returning:
@@ -361,8 +376,7 @@ class Queue:
         """Serve consumers and enforce limits before a client inspects or fetches entries, since this turn may have
         added some. Entries with a TTL of 0 that no consumer took expire here, too.
         """
-        if self.unsynced:
-            self.unseal(self._host.log.synced_lsn)  # a publish to many queues is placed in pieces
+        self.take_in()
         if self.limited or self.consumers:
             self.dispatch(whole=True)
         if self.ttl_possible:

@@ -92,7 +92,7 @@ class Capture:
         left = self._piece
         while left > 0 and self._more():
             queue = self._waiting.pop()
-            if queue.ready > LONG:
+            if len(queue.order) > LONG:
                 self._long.append(queue)
             else:
                 left -= self._capture(queue)

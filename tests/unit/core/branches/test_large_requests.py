@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from escrowmq.core.branches import coordinator
+from escrowmq.core.branches import coordinator, large_effects
 from escrowmq.core.branches.branch import Publication, Settlement
 from escrowmq.core.branches.coordinator import Division
 from escrowmq.core.branches.large_outcome import LargeOutcome
@@ -472,3 +472,29 @@ def test_the_branches_of_a_decision_are_divided_in_pieces(changes: bool, monkeyp
     assert len(sizes) > (20 if changes else 10), "a change in between makes it begin again"
     assert [content for _, content, _ in site.ready(site.vhost.queue("to"))] == 4 * [b"new"]
     assert not site.branches.views()
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("one_phase", [False, True])
+def test_a_message_for_many_queues_makes_a_branch_large_and_is_placed_for_a_part_of_them_after_the_other(
+    one_phase: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_effects, "QUEUES", 3)
+    site = XaSite()
+    site.broker.transactions.large = 9
+    names = [f"q{number}" for number in range(10)]
+    for name in names:
+        site.queue(name)
+        site.broker.directory.bind_queue(site.vhost, "amq.fanout", name, "")
+    branch = site.start()
+    site.broker.transactions.enlist(branch, site.publication("", b"x", exchange="amq.fanout"))
+    site.end()
+    if not one_phase:
+        assert site.coordinator.prepare(X).status is OK
+    turns: list[None] = []
+    request = site.broker.large_requests.commit(X, one_phase=one_phase)
+    assert pieces(site, request, lambda: turns.append(None)).status is OK
+    assert len(turns) > 4
+    settled(site)
+    for running in (site, site.restart()):
+        assert [running.contents(name) for name in names] == [[b"x"]] * 10
