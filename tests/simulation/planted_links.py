@@ -115,8 +115,8 @@ def settled_a_turn_later(self: Turn) -> None:
 _LATE: Final[dict[int, list[Decision]]] = {}
 
 
-def taken_early(self: DueBuckets, now: int, most: int) -> list[Entry]:
-    return _take_due(self, now + 100, most)
+def taken_early(self: DueBuckets, now: int, most: int, admits: Callable[[Entry], bool]) -> list[Entry]:
+    return _take_due(self, now + 100, most, admits)
 
 
 def prepared_early(self: DueBuckets, now: int, budget: Budget) -> bool:

@@ -144,7 +144,9 @@ class VhostAdmin:
             self._process.begin()
             self._broker.topics.delete(self._broker.directory.vhost(name), topic.name)
             yield
-        for queue in list(self._broker.directory.vhost(name).queues.values()):
+        queues = list(self._broker.directory.vhost(name).queues.values())
+        while queues:  # so that their memory is free one by one, too
+            queue = queues.pop()
             if not queue.deleted:
                 self._process.begin()
                 self._broker.directory.delete_queue(queue)

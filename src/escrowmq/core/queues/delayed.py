@@ -19,6 +19,7 @@ from escrowmq.core.messages.keys import with_own_keys
 from escrowmq.core.queues.admission import admitted
 from escrowmq.core.queues.due_buckets import PIECE, DueBuckets
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.queues.portions import Portion
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.queue import QueueOptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "amq.delayed"
 """The name of each hidden queue in the log. Clients cannot declare it, and the virtual host does not list it."""
+_PLACED: Final = 8  # messages in one queue each that cost one unit of the turn's budget
 
 
 class Delays:
@@ -82,6 +84,7 @@ class Delays:
             run.append(content)
         if last is not None and targets:
             decision.place(last, run, targets)
+        engine.budget.left -= decision.places // _PLACED
         decision.remove(queue, entries, Outcome.DUE)
         decision.apply()
 
@@ -90,6 +93,17 @@ class Delays:
         decision = Decision(self._engine)
         decision.remove(queue, [entry], Outcome.RECALLED)
         return decision.apply()
+
+    def width(self, queue: Queue, entry: Entry, outcome: Outcome) -> tuple[int, bool]:
+        """See `Forwarding`."""
+        del outcome
+        vhost = self._engine.vhost_of(queue)
+        ((envelope, content),) = with_own_keys(self._engine.formats, [entry])
+        found = self._route(vhost, envelope, content)
+        alike = envelope is entry.run.envelope and (
+            envelope.exchange not in vhost.exchanges or not vhost.needs_content(envelope.exchange)
+        )
+        return len(found), alike
 
     def _route(self, vhost: VirtualHost[Queue], envelope: Envelope, content: bytes) -> Sequence[Queue]:
         if envelope.exchange not in vhost.exchanges:
@@ -134,13 +148,18 @@ class DelayedQueue(Queue):
             return
         budget, now = self._host.budget, self._host.now
         try:
-            while self.waiting.prepare(now, budget) and (entries := self.waiting.take_due(now, PIECE)):
+            while self.waiting.prepare(now, budget) and (entries := self._due(now)):
                 self.change()
                 self._delays.send_on(self, entries)
         except LogUnreadable as error:
             self._host.unavailable.suspend(self, error)
             return
         self._arm()
+
+    def _due(self, now: int) -> list[Entry]:
+        """Remove and return messages that are due: fewer if they go to many queues."""
+        portion = Portion(self._delays, Outcome.DUE)
+        return self.waiting.take_due(now, PIECE, lambda entry: portion.admits(self, entry))
 
     def find(self, position: int, due: int) -> Entry | None:
         """Return the message at `position`, which is due at `due`, or None if it has left.

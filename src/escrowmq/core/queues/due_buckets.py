@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from escrowmq.core.budget import HEADERS, Budget
@@ -140,9 +140,9 @@ class DueBuckets:
             heapq.heappush(self._soon, (due, first, count, key))
         self._opening = key, reference.first + reference.length
 
-    def take_due(self, now: int, most: int) -> list[Entry]:
-        """Remove and return messages that are due, at most about `most`, in order of due time and position. `prepare`
-        must have succeeded for this time.
+    def take_due(self, now: int, most: int, admits: Callable[[Entry], bool]) -> list[Entry]:
+        """Remove and return messages that are due, at most about `most`, in order of due time and position, up to one
+        that `admits` does not want. `prepare` must have succeeded for this time.
 
         Raises LogUnreadable if the first one cannot be read.
         """
@@ -156,11 +156,15 @@ class DueBuckets:
                 if not found:
                     raise
                 break
-            found += some
-            gone.setdefault(key, []).extend([entry.position for entry in some])
+            wanted = list(takewhile(admits, some))
+            found += wanted
+            gone.setdefault(key, []).extend([entry.position for entry in wanted])
             due, first, count, key = heapq.heappop(self._soon)
-            if count > PIECE:
-                heapq.heappush(self._soon, (due, first + PIECE, count - PIECE, key))
+            taken = PIECE if len(wanted) == len(some) else some[len(wanted)].position - first
+            if count > taken:
+                heapq.heappush(self._soon, (due, first + taken, count - taken, key))
+            if len(wanted) < len(some):
+                break
         for key, positions in gone.items():
             if positions:
                 self._buckets[key].take_out(sorted(positions))

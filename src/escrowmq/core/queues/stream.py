@@ -69,6 +69,10 @@ class _Recent:
             self._head = 0
         return contents
 
+    def runs(self) -> list[tuple[Run, Sequence[bytes]]]:
+        """All runs, and those that were dropped lately."""
+        return self._runs
+
     def find(self, position: int) -> tuple[Run, Sequence[bytes]]:
         """The last run that begins at or before `position`, which is not before `first`."""
         return self._runs[bisect_right(self._firsts, position, self._head) - 1]
@@ -183,7 +187,7 @@ class StreamLog:
         return iter(())
 
     def withdraw(self) -> Withdrawal:
-        gone = Withdrawal([], [self.backlog.withdraw()])
+        gone = Withdrawal([], [self.backlog.withdraw()], self._recent.runs())
         self._recent = _Recent()
         self._resident = 0
         return gone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.settlement import release
@@ -21,12 +21,15 @@ _position, _lsn, _index = attrgetter("position"), attrgetter("run.lsn"), attrget
 
 
 class Withdrawal:
-    """`entries` that were in memory, and `backlogs` that were not. They belong to the withdrawal from now on."""
+    """`entries` that were in memory, and `backlogs` that were not. They belong to the withdrawal from now on, and so do
+    `objects`, whose memory is freed in pieces, too.
+    """
 
-    __slots__ = ("_backlogs", "_entries")
+    __slots__ = ("_backlogs", "_entries", "_objects")
 
-    def __init__(self, entries: list[Entry], backlogs: Sequence[Backlog]) -> None:
+    def __init__(self, entries: list[Entry], backlogs: Sequence[Backlog], objects: list[Any] | None = None) -> None:
         self._entries = entries
+        self._objects = objects or []
         self._backlogs = [backlog for backlog in backlogs if backlog.messages]
 
     def __contains__(self, position: int) -> bool:
@@ -71,4 +74,6 @@ class Withdrawal:
                     log.release(lsn, count)
             if not backlog.messages:
                 self._backlogs.pop()
-        return bool(self._entries or self._backlogs)
+        elif self._objects:
+            del self._objects[-PIECE:]
+        return bool(self._entries or self._backlogs or self._objects)

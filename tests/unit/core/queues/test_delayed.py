@@ -13,6 +13,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.delay import LONGEST
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.messages.pager import LogPager
+from escrowmq.core.queues import portions
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.delayed import NAME, DelayedQueue
 from escrowmq.core.records.kinds import Kind
@@ -266,6 +267,30 @@ def test_many_messages_that_are_due_leave_in_pieces(site: Site) -> None:
     assert site.broker.engine.turn.unfinished
     site.turn()
     assert site.contents() == [b"%d" % i for i in range(1000)]
+
+
+@pytest.mark.rule("FAIR-1", "DLY-1")
+def test_fewer_messages_leave_together_if_they_go_to_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portions, "TOGETHER", 20)
+    site = started()
+    delaying(site, kind="fanout")
+    for number in range(9):
+        site.queue(f"f{number}")
+        site.broker.directory.bind_queue(site.vhost, "x", f"f{number}", "")
+    for number in range(7):
+        send(site, 100, b"%d" % number)
+    site.sync()
+    site.now += 200
+    site.broker.engine.run_deadlines()
+    seen = [0]
+    while seen[-1] < 7:
+        site.broker.engine.turn.end()
+        seen.append(site.vhost.queue("f8").ready)
+        site.broker.engine.budget.left = 0
+    site.sync()
+    assert len(site.records(Kind.COMMIT)) == 4, "two messages at a time, to ten queues each"
+    for running in (site, started(site.restart())):
+        assert [running.contents(f"f{number}") for number in range(9)] == [[b"%d" % i for i in range(7)]] * 9
 
 
 def test_clients_cannot_reach_the_hidden_queue(site: Site) -> None:

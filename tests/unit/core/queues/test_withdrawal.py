@@ -97,3 +97,17 @@ def test_a_purge_is_one_record() -> None:
     site.broker.directory.purge(queue)
     (record,) = site.records(Kind.SETTLE)
     assert decode_settle(record).ranges == [Range(1, 2 * PIECE)]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_the_runs_of_a_deleted_stream_are_freed_in_pieces() -> None:
+    site = Site()
+    stream = site.queue(arguments={"x-queue-type": "stream"})
+    for i in range(PIECE + 10):
+        site.publish("q", b"%d" % i, durable=True)
+    gone = stream.order.withdraw()
+    assert len(stream.order) == 0
+    sizes = []
+    while gone.release(site.journal):
+        sizes.append(len(gone._objects))
+    assert sizes == [PIECE + 10, PIECE + 10, 10]
