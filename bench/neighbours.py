@@ -101,10 +101,12 @@ class _Trip10:
 
 
 class Neighbour:
-    """Makes a trip every few seconds until the context ends, and measures the latency of its messages."""
+    """Makes a trip every few seconds until the context ends, and measures the latency of its messages, in a histogram
+    of its own or in `latencies`.
+    """
 
-    def __init__(self, trip: Trip, every_seconds: float) -> None:
-        self.latencies = Histogram()
+    def __init__(self, trip: Trip, every_seconds: float, latencies: Histogram | None = None) -> None:
+        self.latencies = Histogram() if latencies is None else latencies
         self._trip = trip
         self._every_seconds = every_seconds
         self._stop = threading.Event()

@@ -13,6 +13,7 @@ from bench.brokers import Broker
 from bench.half_due import HalfDue
 from bench.half_pending import HalfPending
 from bench.held import HeldDeliveries, published, received
+from bench.http_lists import HttpLists
 from bench.idle import LoneMessage
 from bench.large_requests import LARGE_REQUESTS
 from bench.many_objects import MANY_OBJECTS
@@ -185,6 +186,7 @@ SCENARIOS: dict[str, Scenario] = {
         *LARGE_REQUESTS,
         *MANY_OBJECTS,
         *NEIGHBOURS,
+        HttpLists(),
         JournalAudit(),
     )
 }

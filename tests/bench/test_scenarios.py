@@ -9,6 +9,7 @@ import pytest
 
 from bench.backlogs import PriorityBacklog
 from bench.brokers import Broker, EscrowMQ, TimedEscrowMQ
+from bench.http_lists import HttpEscrowMQ, HttpLists
 from bench.idle import cpu_of_lone_messages
 from bench.large_requests import LARGE_REQUESTS
 from bench.neighbours import NEIGHBOURS
@@ -73,6 +74,17 @@ def test_a_neighbour_is_measured_beside_every_operation(tmp_path: Path, scenario
     finally:
         broker.stop()
     assert figures.keys() == {figure.name for figure in scenario.figures}
+    assert all(value > 0 for value in figures.values())
+
+
+def test_a_neighbour_is_measured_beside_lists_over_http(tmp_path: Path) -> None:
+    broker = HttpEscrowMQ(tmp_path)
+    broker.start()
+    try:
+        figures = HttpLists(windows=1, seconds=1.5).measure(broker, SMALL).figures
+    finally:
+        broker.stop()
+    assert figures.keys() == {figure.name for figure in SCENARIOS["neighbours-http"].figures}
     assert all(value > 0 for value in figures.values())
 
 

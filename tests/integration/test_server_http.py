@@ -142,6 +142,10 @@ def test_a_login_is_checked_by_the_broker_and_a_refusal_is_logged(site: HttpBrok
     assert site.get("/api/whoami", "")[0] == 401
 
 
+def test_the_http_process_leaves_the_processors_to_the_broker(site: HttpBroker) -> None:
+    assert site.process.nice() > psutil.Process(site.broker.pid).nice()
+
+
 def test_an_http_process_that_is_killed_starts_again(site: HttpBroker) -> None:
     before = site.process
     before.kill()

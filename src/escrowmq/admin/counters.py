@@ -122,17 +122,18 @@ def _queue_row(queue: Queue) -> Row:
         "ready": queue.ready,
         "unsettled": queue.unsettled,
         "consumers": len(queue.consumers),
-        "arrived": arrived(queue),
-        **_of_queue(queue.counters),
+        **_of_queue(queue.counters, arrived(queue)),
     }
 
 
 def _counters(totals: QueueTotals) -> dict[str, Any]:
-    return {"arrived": totals.arrived, **_of_queue(totals)}
+    return _of_queue(totals, totals.arrived)
 
 
-def _of_queue(counters: QueueCounters) -> dict[str, Any]:
+def deliveries(counters: QueueCounters, messages_arrived: int) -> dict[str, Any]:
+    """Return the counters of what arrived, was delivered and was acknowledged."""
     return {
+        "arrived": messages_arrived,
         "delivered": counters.delivered,
         "auto_settled": counters.auto_settled,
         "fetched": counters.fetched,
@@ -140,6 +141,12 @@ def _of_queue(counters: QueueCounters) -> dict[str, Any]:
         "redelivered": counters.redelivered,
         "requeued": counters.requeued,
         "acknowledged": counters.acknowledged,
+    }
+
+
+def _of_queue(counters: QueueCounters, messages_arrived: int) -> dict[str, Any]:
+    return {
+        **deliveries(counters, messages_arrived),
         "left": {outcome.name.lower(): counters.others.get(outcome, 0) for outcome in _LEAVING},
         "dead_lettered": {reason: counters.dead_lettered.get(outcome, 0) for outcome, reason in DEATH_REASONS.items()},
     }

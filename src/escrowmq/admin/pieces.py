@@ -16,8 +16,10 @@ from escrowmq.admin.ports import BrokerProcess
 
 T = TypeVar("T")
 
-STEPS: Final = 100
-"""Steps in one piece. A step takes 5 to 20 µs."""
+STEPS: Final = 10
+"""Steps in one piece. A step takes 5 to 20 µs. A message that arrives meanwhile waits that much longer, so with longer
+pieces the polls of a monitoring system show in the latency of other clients (`bench/http_lists.py`).
+"""
 
 
 class Pieces:

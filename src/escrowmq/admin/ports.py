@@ -111,6 +111,11 @@ class BrokerProcess(Protocol):
         """
         ...
 
+    @property
+    def host(self) -> str:
+        """The name of the machine."""
+        ...
+
     def counters(self) -> dict[str, Any]:
         """Return what only the process counts: the host's name, blocked publishers, and the journal's syncs by time,
         for JSON.

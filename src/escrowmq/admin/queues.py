@@ -6,10 +6,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+from escrowmq.admin.counters import deliveries
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.core.broker import Broker
+from escrowmq.core.counters import arrived
 from escrowmq.core.queues.queue import Queue
 
 TOTALLED: Final = 16
@@ -25,20 +27,28 @@ class QueueAdmin:
         self._pieces = pieces
         self.operations: Mapping[str, Operation] = {"queue.list": self.list_queues}
 
-    async def list_queues(self, vhost: str | None = None) -> Listing:
-        """Return every queue, or those of one virtual host. Raises BrokerError for an unknown virtual host."""
+    async def list_queues(self, vhost: str | None = None, counters: bool = False) -> Listing:
+        """Return every queue, or those of one virtual host; with `counters`, also how many messages arrived, were
+        delivered and were acknowledged. Raises BrokerError for an unknown virtual host.
+        """
         if vhost is not None:
             self._broker.access.vhost(vhost)
-        return Listing(self._pieces, self._rows(_queues(self._broker, vhost)))
+        return Listing(self._pieces, self._rows(_queues(self._broker, vhost), counters=counters))
 
     async def totals(self) -> dict[str, int]:
         """Return the number of queues, and the sums of their messages and consumers."""
         return await self._pieces.result(self._totals())
 
-    def _rows(self, queues: Iterable[Queue]) -> Iterator[Row | None]:
+    def _rows(self, queues: Iterable[Queue], *, counters: bool) -> Iterator[Row | None]:
         in_doubt = yield from self._transactions.by_queue()
         for queue in queues:
-            yield None if queue.deleted else _row(queue, in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT))
+            if queue.deleted:
+                yield None
+                continue
+            row = _row(queue, in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT))
+            if counters:
+                row["counters"] = {"unsettled": queue.unsettled, **deliveries(queue.counters, arrived(queue))}
+            yield row
 
     def _totals(self) -> Generator[None, None, dict[str, int]]:
         totals = {"count": 0, "ready": 0, "unsettled": 0, "consumers": 0}

@@ -71,7 +71,7 @@ class AdminService:
             GroupAdmin(process, pieces),
             ProgressAdmin(process, pieces),
         )
-        found: dict[str, Operation] = {"status": self.status, "ping": self.ping}
+        found: dict[str, Operation] = {"status": self.status, "ping": self.ping, "host": self.host}
         for part in parts:
             assert found.keys().isdisjoint(part.operations), "two operations have one name"
             found |= part.operations
@@ -79,6 +79,10 @@ class AdminService:
 
     async def ping(self) -> None:
         """Do nothing: the answer says that the broker answers."""
+
+    async def host(self) -> str:
+        """Return the name of the machine."""
+        return self._process.host
 
     async def status(self) -> dict[str, Any]:
         """Return figures of the broker. Sums over queues, branches and half messages are computed in pieces, and may be

@@ -116,11 +116,16 @@ class ServerProcess:
         verdict = await judged
         return "" if verdict.user is not None else verdict.reason
 
+    @property
+    def host(self) -> str:
+        """See `BrokerProcess.host`."""
+        return socket.gethostname()
+
     def counters(self) -> dict[str, Any]:
         """See `BrokerProcess.counters`."""
         stats = self._turns.journal.stats
         return {
-            "host": socket.gethostname(),
+            "host": self.host,
             "identity": hashlib.blake2b(self._turns.journal.identity, digest_size=16, person=b"metrics").hexdigest(),
             "blocked_publishers": self._runtime.blocked_publishers,
             "publishers": self._runtime.publishers,

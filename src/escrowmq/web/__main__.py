@@ -31,6 +31,7 @@ from escrowmq.web.https import https_context, load_certificate
 
 _LARGEST_HEAD = 64 << 10
 _PIPE_BYTES = 64 << 10
+_NICENESS = 10
 
 
 class _Server(uvicorn.Server):
@@ -92,9 +93,19 @@ def _configure_log(settings: dict[str, Any]) -> None:
     logs.configure(settings["level"], settings["format"])
 
 
+def _give_way() -> None:
+    """Leave the processors to the broker when both want them. Where the system groups processes by session, this
+    process has a group of its own, whose niceness counts.
+    """
+    os.nice(_NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICENESS))
+
+
 def main() -> None:
     """Read the options, and serve."""
     options = json.loads(sys.argv[1])
+    _give_way()
     for number in (signal.SIGINT, signal.SIGHUP):  # they are for the broker
         signal.signal(number, signal.SIG_IGN)
     _configure_log(options["log"])  # both processes write to the same stderr

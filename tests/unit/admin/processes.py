@@ -97,6 +97,10 @@ class FakeProcess:
     async def log_in(self, address: str, port: int, user: str, password: str) -> str:
         return "" if password == f"password of {user}" else f"refused from {address}:{port}"
 
+    @property
+    def host(self) -> str:
+        return "h"
+
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}
 

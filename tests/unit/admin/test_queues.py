@@ -51,6 +51,17 @@ def test_a_queue_is_listed_with_its_figures() -> None:
     }
 
 
+def test_a_queue_is_listed_with_its_counters_if_they_are_asked_for() -> None:
+    bench = Bench()
+    bench.client.get(1, "q0", no_ack=True)
+    counters = perform(bench.admin.operations, "queue.list", counters=True)[0]["counters"]
+    assert {name: count for name, count in counters.items() if count} == {
+        "arrived": 1,
+        "auto_settled": 1,
+        "auto_fetched": 1,
+    }
+
+
 def test_a_piece_of_the_list_has_at_most_its_number_of_queues() -> None:
     bench = Bench()
 

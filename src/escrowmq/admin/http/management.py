@@ -58,16 +58,16 @@ class Reading:
         rows = await self.ask("permission.list", user=self.operator.user)
         return frozenset(row["vhost"] for row in rows)
 
-    async def rows(self, operation: str) -> list[dict[str, Any]]:
+    async def rows(self, operation: str, **arguments: Any) -> list[dict[str, Any]]:
         """Return the rows of a list that the user sees: those of the virtual host in the path, or of all. Raises
         NothingThere, NotAuthorised.
         """
         visible, vhost = await self.visible(), self.vhost
         if vhost is None:
-            found = await self.ask(operation)
+            found = await self.ask(operation, **arguments)
             return [row for row in found if visible is None or row["vhost"] in visible]
         await self.check_vhost(visible)
-        found = await self.ask(operation, vhost=vhost)
+        found = await self.ask(operation, vhost=vhost, **arguments)
         return list(found)
 
     async def check_vhost(self, visible: frozenset[str] | None) -> None:
@@ -79,8 +79,7 @@ class Reading:
 
     async def node(self) -> str:
         """Return the name of the broker."""
-        totals = await self.ask("counter.totals")
-        return node_name(totals)
+        return f"escrowmq@{await self.ask('host')}"
 
     def one(self, rows: list[dict[str, Any]], **wanted: str) -> dict[str, Any]:
         """Return the row with these values. Raises NothingThere."""
@@ -224,11 +223,8 @@ async def _exchange(reading: Reading) -> Any:
 
 
 async def _shaped_queues(reading: Reading) -> list[dict[str, Any]]:
-    rows = await reading.rows("queue.list")
-    vhosts = [] if reading.vhost is None else [reading.vhost]
-    counters = {(row["vhost"], row["name"]): row for row in await reading.ask("counter.queues", vhosts=vhosts)}
-    node = await reading.node()
-    return [shapes.queue(row, counters.get((row["vhost"], row["name"])), node) for row in rows]
+    rows, node = await reading.rows("queue.list", counters=True), await reading.node()
+    return [shapes.queue(row, node) for row in rows]
 
 
 async def _queues(reading: Reading) -> Any:

@@ -14,11 +14,12 @@ Row = Mapping[str, Any]
 Shape = dict[str, Any]
 
 
-def queue(row: Row, counters: Row | None, node: str) -> Shape:
-    """Return a queue, from the rows of `queue.list` and `counter.queues`. As in RabbitMQ, messages that a transaction
-    in doubt has settled are unacknowledged.
+def queue(row: Row, node: str) -> Shape:
+    """Return a queue, from a row of `queue.list` with counters. As in RabbitMQ, messages that a transaction in doubt
+    has settled are unacknowledged.
     """
-    unsettled = row["unsettled"] + row["locked"] if counters is None else counters["unsettled"]
+    counters = row["counters"]
+    unsettled = counters["unsettled"]
     return {
         "name": row["name"],
         "vhost": row["vhost"],
@@ -36,7 +37,7 @@ def queue(row: Row, counters: Row | None, node: str) -> Shape:
         "policy": None,
         "operator_policy": None,
         "effective_policy_definition": {},
-        "message_stats": {} if counters is None else message_stats(counters),
+        "message_stats": message_stats(counters),
     }
 
 

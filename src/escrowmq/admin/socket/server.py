@@ -21,16 +21,19 @@ from escrowmq.core.conditions import BrokerError
 
 LONGEST_REQUEST: Final = 1 << 20
 """The maximum length of a line in bytes. A client that sends a longer line is disconnected."""
+PART_BYTES: Final = 1 << 15
+"""Bytes of a list that are sent together. A piece of its rows is shorter, and each part wakes the client."""
 UNKNOWN: Final = "no such command, or not a request; the command line and the broker may be of different versions"
 
 _log = logging.getLogger("escrowmq.admin")
 
 
 class AdminServer:
-    """Runs the operations of a table for the clients of a listening socket."""
+    """Runs the operations of a table for the clients of a listening socket. Lists are sent in parts of `part_bytes`."""
 
-    def __init__(self, operations: Mapping[str, Operation]) -> None:
+    def __init__(self, operations: Mapping[str, Operation], part_bytes: int = PART_BYTES) -> None:
         self._operations = operations
+        self._part_bytes = part_bytes
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
@@ -66,12 +69,15 @@ class AdminServer:
         if error:
             yield json.dumps(error).encode() + b"\n"
         elif isinstance(result, Listing):
-            between = b'{"result": ['
+            part, between = bytearray(b'{"result": ['), b""
             async for rows in result.pieces():
                 if rows:
-                    yield between + json.dumps(rows, default=str)[1:-1].encode()
+                    part += between + json.dumps(rows, default=str)[1:-1].encode()
                     between = b", "
-            yield b"]}\n" if between == b", " else between + b"]}\n"
+                if len(part) >= self._part_bytes:
+                    yield bytes(part)
+                    part.clear()
+            yield bytes(part) + b"]}\n"
         else:
             yield json.dumps({"result": result}, default=str).encode() + b"\n"
 

@@ -163,12 +163,18 @@ def test_an_endless_line_is_not_buffered(tmp_path: Path) -> None:
     assert asked(tmp_path, question) == b""
 
 
-def test_a_list_is_sent_while_it_is_made() -> None:
-    async def parts() -> list[bytes]:
-        request = b'{"command": "count", "arguments": {"most": 5}}'
-        return [part async for part in AdminServer(OPERATIONS).answer(request)]
+async def parts(part_bytes: int) -> list[bytes]:
+    request = b'{"command": "count", "arguments": {"most": 5}}'
+    return [part async for part in AdminServer(OPERATIONS, part_bytes).answer(request)]
 
-    assert asyncio.run(parts()) == [b'{"result": [{"number": 1}', b', {"number": 2}', b', {"number": 4}', b"]}\n"]
+
+def test_short_pieces_of_a_list_are_sent_together() -> None:
+    found = asyncio.run(parts(40))
+    assert found == [b'{"result": [{"number": 1}, {"number": 2}', b', {"number": 4}]}\n']
+
+
+def test_a_list_is_sent_while_it_is_made() -> None:
+    assert asyncio.run(parts(1)) == [b'{"result": [{"number": 1}', b', {"number": 2}', b', {"number": 4}', b"]}\n"]
 
 
 def test_an_answer_that_breaks_off_is_an_error_for_the_client(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
