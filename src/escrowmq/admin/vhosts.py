@@ -121,14 +121,12 @@ class VhostAdmin:
             return
         decided = sum([branch.state in DECIDED for branch in found])
         waiting = len(found) - decided
-        parts = []
-        if waiting:
-            parts.append(f"{_branches(waiting)} in doubt: see `escrowmq tx list`, and decide")
+        parts = [f"{_branches(waiting)} in doubt"] if waiting else []
         if decided:
-            parts.append(f"{_branches(decided)} decided by an operator: see `escrowmq tx forget`")
+            parts.append(f"{_branches(decided)} that an operator has decided")
         raise OperationRefused(
-            f"vhost '{name}' has {'; and '.join(parts)}. Or delete it with --force, over HTTP force=true, which rolls "
-            "back those in doubt and forgets those decided"
+            f"vhost '{name}' has {' and '.join(parts)}. `escrowmq tx` lists, decides and forgets them. With --force, "
+            "over HTTP force=true, the virtual host is deleted all the same, and those in doubt are rolled back"
         )
 
     def _ending_branches(self, name: str) -> Generator[None, None, None]:

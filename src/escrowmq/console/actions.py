@@ -40,19 +40,19 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "link-release": Action(
         "link.release",
         ("vhost", "container", "link"),
-        "{result} deliveries of link {link} were returned to their queue.",
+        "Link {link} has returned {messages} to their queues.",
         reasoned=True,
     ),
     "link-expire": Action(
         "link.expire", ("vhost", "container", "link", "role"), "Link {link} was ended.", "link", reasoned=True
     ),
     "hold-release": Action(
-        "hold.release", ("vhost", "queue", "group"), "{result} messages were returned to queue {queue}.", reasoned=True
+        "hold.release", ("vhost", "queue", "group"), "Queue {queue} has {messages} back.", reasoned=True
     ),
     "queue-purge": Action("queue.purge", ("vhost", "name"), "Queue {name} was purged.", "name"),
     "queue-delete": Action("queue.delete", ("vhost", "name"), "Queue {name} was deleted.", "name"),
     "queue-move": Action(
-        "message.move", ("vhost", "queue", "destination", "count"), "Moved to {destination}: {result} of the messages."
+        "message.move", ("vhost", "queue", "destination", "count"), "Moved to {destination}: {messages}."
     ),
     "message-publish": Action(
         "message.publish",
@@ -122,4 +122,5 @@ def outcome_of(action: Action, form: Mapping[str, str], result: Any) -> str:
     """Return the text that tells an operator what was done."""
     if isinstance(result, bool):
         result = ", and reached a queue" if result else ", but reached no queue"
-    return action.done.format_map({**form, "result": result})
+    messages = f"{result:,} message{'s' * (result != 1)}" if isinstance(result, int) else ""
+    return action.done.format_map({**form, "result": result, "messages": messages})

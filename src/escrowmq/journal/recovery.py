@@ -40,12 +40,13 @@ class RecoveryReport:
     """The number of records replayed from the log."""
 
     def __str__(self) -> str:
-        text = f"journal: {self.segments} segments, log ends at LSN {self.end_lsn:#x}"
+        text = f"journal: {_counted(self.segments, 'segment')}, log ends at LSN {self.end_lsn:#x}"
         if self.snapshot_file is not None:
-            text += f", snapshot {self.snapshot_file} with {self.snapshot_records} records"
-        text += f", {self.log_records} records in {self.log_frames} frames replayed"
+            text += f", snapshot {self.snapshot_file} with {_counted(self.snapshot_records, 'record')}"
+        text += f", {_counted(self.log_records, 'record')} in {_counted(self.log_frames, 'frame')} replayed"
         if self.cut_file is not None:
-            text += f"; cut off {self.cut_bytes} bytes of {self.cut_file} from offset {self.cut_offset}: {self.cut_why}"
+            cut = f"{_counted(self.cut_bytes, 'byte')} of {self.cut_file} from offset {self.cut_offset}"
+            text += f"; cut off {cut}: {self.cut_why}"
         return "; ".join([text, *self.notes])
 
 
@@ -272,3 +273,7 @@ def _rewrite(storage: Storage, file: JournalFile, frame: Frame) -> None:
     storage.write(file.name, offset, data)
     storage.truncate(file.name, offset + len(data))
     storage.sync(file.name)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -167,7 +167,9 @@ class SegmentTable:
         for hole in holes:
             if hole.live:
                 lost = f"the log from LSN {hole.first_lsn:#x} to {hole.end_lsn:#x}"
-                raise JournalDamaged(hole.name, 0, f"{lost} is missing, with {hole.live} live messages in it")
+                raise JournalDamaged(
+                    hole.name, 0, f"{lost} is missing, with {hole.live} live message{'s' * (hole.live != 1)} in it"
+                )
         self._remove(holes)
         for segment in self._segments:
             segment.total = max(segment.total, segment.known_total)

@@ -24,6 +24,7 @@ from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.clock import resume
 from escrowmq.server.passwords import Passwords
+from escrowmq.text import counted
 from escrowmq.wire.admission import ADMISSIONS
 from escrowmq.wire.formats import FORMATS
 
@@ -78,10 +79,9 @@ def recover(journal: Journal, broker: Broker) -> None:
         _log.info("%s", report)
     names = sum(queue.durable for vhost in broker.directory.vhosts.values() for queue in vhost.queues.values())
     _log.info(
-        "recovered %d %s with %d messages in %.2f s",
-        names,
-        "queue" if names == 1 else "queues",
-        sum(queue.ready for queue in broker.directory.durable_queues()),
+        "recovered %s with %s in %.2f s",
+        counted(names, "queue"),
+        counted(sum(queue.ready for queue in broker.directory.durable_queues()), "message"),
         time.perf_counter() - started,
     )
     in_doubt = sum(branch.state is State.PREPARED for branch in broker.branches.by_xid.values())

@@ -152,7 +152,7 @@ def test_a_refusal_tells_branches_in_doubt_from_decided_ones() -> None:
     bench.server.broker.coordinator.force(Xid.decode(PREPARED), commit=True)
     with pytest.raises(OperationRefused) as refused:
         perform(bench.operations, "vhost.delete", name="/")
-    assert "1 transaction branch decided by an operator: see `escrowmq tx forget`" in str(refused.value)
+    assert "has 1 transaction branch that an operator has decided. `escrowmq tx` lists" in str(refused.value)
     assert "branch in doubt" not in str(refused.value)
 
 

@@ -88,7 +88,7 @@ def test_messages_are_published_moved_and_purged() -> None:
     assert notices(browser.fill(page, "message-publish", payload="body", properties=properties))[0][0] == "done"
     assert "new" in browser.text(page + "?peek=1")
     done = browser.fill(page, "queue-move", destination="other", count="10")
-    assert notices(done) == [("done", "Moved to other: 1 of the messages.")]
+    assert notices(done) == [("done", "Moved to other: 1 message.")]
     assert notices(browser.fill(page, "queue-move", destination="none", count="10"))[0][0] == "failed"
     other = browser.server.broker.directory.vhost("/").queue("other")
     assert other.ready == 1

@@ -303,7 +303,7 @@ def test_living_messages_in_a_deleted_segment_are_refused() -> None:
     records = journal.replay()
     next(records)
     journal.retain(40, 1)
-    with pytest.raises(JournalDamaged, match="1 live messages in it"):
+    with pytest.raises(JournalDamaged, match="1 live message in it"):
         list(records)
 
 
