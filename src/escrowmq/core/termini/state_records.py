@@ -9,6 +9,7 @@ from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.termini import NumberedRange, encode_acquired, encode_arrived, numbered_ranges
+from escrowmq.core.termini.arrivals import AcceptedCopy
 from escrowmq.core.termini.locks import locked_ranges
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PIECE: Final = 50_000
 """Number of tags, or of ranges, in one record."""
+_NOTHING: Final = AcceptedCopy([], [], [])
 
 
 def set_fields(terminus: Terminus) -> dict[str, Any]:
@@ -105,15 +107,19 @@ class CapturedTermini:
 
 
 class CapturedUnsettled:
-    """A quick copy of the unsettled deliveries of a terminus that keeps them."""
+    """A quick copy of the unsettled deliveries of a terminus that keeps them. Most termini have them in one direction,
+    so that half of the copies are not made.
+    """
 
     __slots__ = ("_accepted", "_locked", "_number", "_slots")
 
     def __init__(self, terminus: Terminus) -> None:
+        arrivals, deliveries = terminus.arrivals, terminus.deliveries
         self._number = terminus.number
-        self._accepted = terminus.arrivals.accepted()
-        self._slots = terminus.deliveries.slots()
-        self._locked = terminus.deliveries.locks.columns()
+        self._accepted = _NOTHING if arrivals.empty else arrivals.accepted()
+        some = not deliveries.empty
+        self._slots = deliveries.slots() if some else []
+        self._locked = deliveries.locks.columns() if some else []
 
     def records(self) -> Iterator[tuple[Kind, list[bytes]]]:
         """Yield the records."""
