@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from escrowmq.config import LimitsSection
 from escrowmq.core.access.table import TABLE, Need, Operation
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.operations import OPERATIONS
@@ -37,3 +38,18 @@ def test_every_operation_is_documented_as_it_is_checked() -> None:
     section = page.partition("## Rights of each operation")[2].partition("\n## ")[0]
     rows = re.findall(r"^\|.*\|$", section, re.MULTILINE)[2:]
     assert rows == [row(operation) for operation in TABLE]
+
+
+SETTINGS_ELSEWHERE = {"auto_create_nodes"}
+"""Keys of `[limits]` that bound nothing."""
+
+
+@pytest.mark.rule("FAIR-3")
+def test_every_limit_of_the_configuration_is_among_the_limits_with_its_key() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Limits")[2].partition("\n## ")[0]
+    keys = set(LimitsSection.model_fields) - SETTINGS_ELSEWHERE
+    keys |= {"half_messages.per_user", "half_messages.outcomes", "http.connections"}
+    keys |= {"memory.high_watermark", "memory.grace_seconds", "disk.free_limit"}
+    missing = sorted(key for key in keys if f"`{key}`" not in section)
+    assert not missing, f"say what is bounded, with which default, and what a client is told: {missing}"
