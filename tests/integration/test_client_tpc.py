@@ -59,7 +59,7 @@ def ready(watcher: Channel, queue: str) -> int:
 def settled(broker: BrokerProcess, queue: str, messages: int) -> None:
     def count() -> int:
         (row,) = [row for row in ask(broker.data_dir, "queue.list") if row["name"] == queue]
-        return int(row["ready"]) + int(row["unsettled"])
+        return sum(int(row[column]) for column in ("ready", "unsettled", "locked"))
 
     wait_until(lambda: count() == messages, what=f"{messages} messages in {queue}")
 
