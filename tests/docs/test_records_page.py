@@ -19,6 +19,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.messages import envelope
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.messages.marks import Marks
+from escrowmq.core.policies.policy import Policy
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records import blocks as blocks_records
@@ -294,6 +295,8 @@ def changes() -> list[tuple[Kind, bytes]]:
         broker.directory.record_access(entry)
     broker.directory.record_access(access.set_vhost_limits("/", 1, 1))
     broker.directory.record_access(access.set_user_limits("u", 1, 1))
+    broker.directory.policies.put(Policy("/", "p", "", {"max-length": 1}))
+    broker.directory.policies.parameters.put("a", 1)
     with acting(OperatorAction("queue.purge", {"name": "q"}, "u", "")):
         record_action(broker)
     broker.engine.behind_ms = 1
@@ -302,6 +305,8 @@ def changes() -> list[tuple[Kind, bytes]]:
     link = TestedLink(broker, TerminusKey("/", "c", "l", LinkRole.OUTGOING), durable, user="u")
     group = broker.groups.declare("/", "g", user="u")
     log.records += [(kind, b"".join(parts)) for kind, parts in snapshot(broker)]
+    broker.directory.policies.remove("/", "p", operator=False)
+    broker.directory.policies.parameters.remove("a")
     broker.coordinator.progress.reset("app")
     link.loan.close()
     broker.groups.delete(group)

@@ -20,9 +20,10 @@ from escrowmq.pipeline.findings import RULES, BranchRule, Finding
 from escrowmq.pipeline.judging import WRONG
 from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import Names
-from escrowmq.pipeline.names import CHANGES
+from escrowmq.pipeline.names import TOLD
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
+from escrowmq.pipeline.policies import PolicyHistory
 from escrowmq.pipeline.sequences import STEPS, Sequences, Wrong
 from escrowmq.pipeline.store import Queue, State
 from escrowmq.pipeline.topology import continued
@@ -125,7 +126,7 @@ def routed(journal: Path, sample: float = 1.0) -> Routed:
     named = [
         (row["snapshot"], row["lsn"], row["kind"], row["payload"])
         for row in _rows(tasks.Scan(str(journal))(_pieces(found)))
-        if row["kind"] in CHANGES
+        if row["kind"] in TOLD
     ]
     history = continued(None, named, found.start, 0, found.snapshots)
     rows = _rows(tasks.Routes(str(journal), history, sample, found.noted)(_pieces(found)))
@@ -147,7 +148,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
     handed: dict[int, list[tuple[int, int, int]]] = {}
     damage: list[Violation] = []
     for row in _rows(tasks.Scan(str(journal))(_pieces(found))):
-        if row["kind"] in CHANGES:
+        if row["kind"] in TOLD:
             named.append((row["snapshot"], row["lsn"], row["kind"], row["payload"]))
         elif row["kind"] == tasks.SET_BACK:
             set_back.append(row["lsn"])
@@ -181,13 +182,19 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
         priorities=frozenset(i for i, each in arguments.items() if each.get("x-max-priority")),
         streams=frozenset(i for i, each in arguments.items() if each.get("x-queue-type") == "stream"),
         declared=frozenset(arguments) if found.start else None,
-        terms=terms(queues),
+        terms=terms(queues, _policies(named, found)),
         set_back=set_back,
         segments=found.segments,
     )
     follow = names_.ExistingNames({}, certain=found.start == 0)
     damage += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(named, found.snapshots)]
     return facts, Names(names), damage
+
+
+def _policies(named: list[tuple[int, int, int, bytes]], found: Plan) -> PolicyHistory:
+    history = PolicyHistory({})
+    history.follow(named, 0, found.snapshots, certain=found.start == 0)
+    return history
 
 
 def _messages(journal: Path, found: Plan, parts: int, facts: MessageFacts, names: Names) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Float": Shared("wire wire", _TYPES),
     "Found": Shared("demo journal", _LOCAL),
     "Host": Shared(
-        "core core core core core core core core core core core core core core core wire",
+        "core core core core core core core core core core core core core core core core core wire",
         "narrow ports, each named after the role that the host has for its user",
     ),
     "Layout": Shared("perf wire", _LOCAL),

@@ -55,6 +55,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "core.branches.branch",
         "core.half.state",
         "core.messages",
+        "core.policies",  # it judges outcomes by them
         "core.records",
         "core.conditions",
         "core.queues.admission",

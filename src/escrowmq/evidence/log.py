@@ -36,7 +36,8 @@ _GROUPED: Final[dict[str, frozenset[Kind]]] = {
     "groups": frozenset(kind for kind in Kind if kind.name.startswith("GROUP_")),
     "decisions": frozenset((Kind.HEURISTIC, Kind.FORGET, Kind.DECIDE, Kind.HALF_DECIDED)),
     "names": frozenset(kind for kind in Kind if Kind.VHOST_SET <= kind <= Kind.TOPIC_PERMISSION_DELETED)
-    | {Kind.TRANSIENT_BOUND},
+    | {Kind.TRANSIENT_BOUND}
+    | frozenset(kind for kind in Kind if Kind.POLICY_SET <= kind <= Kind.PARAMETER_DELETED),
     "maintenance": frozenset(
         (Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE, Kind.DIGEST)
     ),

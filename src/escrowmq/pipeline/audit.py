@@ -32,7 +32,7 @@ from escrowmq.pipeline import (
     unsettled,
 )
 from escrowmq.pipeline.branches import DDL as STEPS
-from escrowmq.pipeline.causes import NEVER, QueueTerms
+from escrowmq.pipeline.causes import NEVER, QueueTerms, by_phase
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.ddl import ddl
@@ -40,9 +40,10 @@ from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import MessageFacts
 from escrowmq.pipeline.messages import SCHEMA as MESSAGES
 from escrowmq.pipeline.messages import Names
-from escrowmq.pipeline.names import CHANGES
+from escrowmq.pipeline.names import TOLD
 from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, NoJournalError, Piece, Plan, plan
+from escrowmq.pipeline.policies import KnownPhases, PolicyHistory
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.sequences import Wrong
@@ -171,6 +172,7 @@ class Audit:
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
         self.named: list[tuple[int, int, int, bytes]] = []
+        self.followed: KnownPhases = self.state.policies
         self.unchained: list[Wrong] = []
         self.changed: list[Wrong] = []
         self.compared = digests.Compared()
@@ -298,7 +300,7 @@ class Audit:
 
     def _changed(self, row: Any) -> None:
         queues = self.state.queues
-        if row.kind in CHANGES:
+        if row.kind in TOLD:
             self.named.append((row.snapshot, row.lsn, row.kind, bytes(row.payload)))
         if row.kind == Kind.DELIVERED:
             said = (row.time, row.lsn, row.frame)
@@ -351,10 +353,19 @@ class Audit:
             priorities=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-max-priority")),
             streams=frozenset(i for i, queue in queues.items() if queue.arguments.get("x-queue-type") == "stream"),
             declared=frozenset(i for i, queue in queues.items() if queue.declared) if self.plan.start else None,
-            terms=terms(queues),
+            terms=terms(queues, self.policies()),
             set_back=self.state.set_back,
             segments=self.plan.segments,
         )
+
+    def policies(self) -> PolicyHistory:
+        """Return the policies that queues followed in the new part of the log."""
+        state = self.state
+        history = PolicyHistory(state.policies)
+        certain = self.plan.start == 0 if self.begin == 0 else self.plan.start <= self.begin
+        history.follow(self.named, self.begin, self.plan.snapshots, certain=certain)
+        self.followed = history.known()
+        return history
 
     def _messages(self) -> tuple[DataFrame, int]:
         before = self.before("silver.messages", ddl(MESSAGES))
@@ -500,18 +511,23 @@ class Audit:
         plan, state = self.plan, self.state
         state.journal_id, state.start, state.holes = plan.journal_id, plan.start, plan.holes
         state.lsn = max(plan.end, self.begin)
+        state.policies = self.followed
         state.last_time = self.last_time
         state.compared = max(plan.snapshots, default=state.compared)
         self.store.commit(state)
 
 
-def terms(queues: Mapping[int, Queue]) -> dict[int, QueueTerms]:
+def terms(queues: Mapping[int, Queue], policies: PolicyHistory) -> dict[int, QueueTerms]:
     """Return what each queue allows, and when it existed."""
     found = {}
     for ident, queue in queues.items():
         until = queue.deleted[0] if queue.deleted else NEVER
         since = queue.since if queue.logged else 0
-        found[ident] = QueueTerms.of(queue.arguments, since, until)._replace(declared=queue.declared)
+        mine = QueueTerms.of(queue.arguments, since, until)._replace(declared=queue.declared)
+        phases = [
+            phase for phase in policies.phases.get(queue.vhost, ()) if since <= phase.until and phase.since <= until
+        ]
+        found[ident] = mine._replace(phases=by_phase(mine, queue.name, queue.arguments, phases)) if phases else mine
     return found
 
 

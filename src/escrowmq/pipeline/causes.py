@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,9 +13,11 @@ from escrowmq.pipeline.columns import Ints, Rows, distinct
 from escrowmq.pipeline.events import Happened
 from escrowmq.pipeline.findings import Finding
 from escrowmq.pipeline.message_columns import MessageColumns
+from escrowmq.pipeline.policies import PolicyPhase
 from escrowmq.pipeline.positions import Of, Positions, Told
 
 Mask = npt.NDArray[np.bool_]
+Check = Callable[[MessageColumns, Ints, "QueueTerms", "Evidence"], Mask]
 NEVER: Final = 1 << 62
 _MS_OF_UNIT: Final = {"Y": 31_536_000_000, "M": 2_592_000_000, "D": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 """The units of `x-max-age`."""
@@ -34,6 +36,8 @@ class QueueTerms(NamedTuple):
         length: the number of messages beyond which it drops the oldest; NEVER if their number is not limited.
         returns: the number of returns after which a message leaves; -1 if that is not limited.
         declared: whether the declaration was read; the fields after `until` are known only then.
+        counted_since: the LSN from which on returns are recorded, because of a policy with a delivery limit.
+        phases: what it allows under the policies of its virtual host; empty if there never were any.
     """
 
     since: int = 0
@@ -43,6 +47,8 @@ class QueueTerms(NamedTuple):
     length: int = NEVER
     returns: int = -1
     declared: bool = True
+    counted_since: int = 0
+    phases: tuple[TermsPhase, ...] = ()
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], since: int, until: int) -> QueueTerms:
@@ -58,6 +64,29 @@ class QueueTerms(NamedTuple):
             NEVER if length is None or size is not None or "x-max-priority" in arguments else int(length),
             -1 if returns is None else int(returns),
         )
+
+
+class TermsPhase(NamedTuple):
+    """What a queue may allow from one LSN to another; `terms` is None if that is not known."""
+
+    begin: int
+    end: int
+    terms: QueueTerms | None
+
+
+def by_phase(
+    declared: QueueTerms, name: str, arguments: Mapping[str, Any], phases: Sequence[PolicyPhase]
+) -> tuple[TermsPhase, ...]:
+    """Return what a queue allows under the policies of each phase."""
+    found = []
+    for phase in phases:
+        merged, terms = phase.arguments(name, arguments), None
+        if merged is not None:
+            terms = QueueTerms.of(merged, declared.since, declared.until)
+            if declared.returns < 0 <= terms.returns:
+                terms = terms._replace(counted_since=phase.settled)
+        found.append(TermsPhase(phase.since, phase.until, terms))
+    return tuple(found)
 
 
 def _period_ms(text: str) -> int:
@@ -119,8 +148,21 @@ def check_outcomes(messages: MessageColumns, evidence: Evidence) -> None:
             terms = evidence.terms.get(queue)
             if terms is not None and terms.declared:
                 mine = rows[messages["queue"][rows] == queue]
-                wrong = mine[check(messages, mine, terms, evidence)]
+                wrong = mine[_unexplained(check, messages, mine, terms, evidence)]
                 messages.report(wrong, Finding.NO_CAUSE, messages["settle_lsn"][wrong])
+
+
+def _unexplained(check: Check, messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
+    """Check outcomes by what their queue allowed then. While policies change, that may be several things."""
+    if not terms.phases:
+        return check(messages, rows, terms, evidence)
+    lsn = messages["settle_lsn"][rows]
+    wrong = np.ones(len(rows), bool)
+    for phase in terms.phases:
+        outside = (lsn < phase.begin) | (lsn > phase.end)
+        if not outside.all():
+            wrong &= outside if phase.terms is None else outside | check(messages, rows, phase.terms, evidence)
+    return wrong
 
 
 def _expired(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
@@ -171,7 +213,7 @@ def _returned_too_often(messages: MessageColumns, rows: Ints, terms: QueueTerms,
         return np.ones(len(rows), bool)
     returned = messages["returned"][rows]
     early: Mask = (returned < terms.returns) & ~((returned == 0) & (terms.returns <= 1))
-    return early & (messages["publish_lsn"][rows] >= 0)
+    return early & (messages["publish_lsn"][rows] >= terms.counted_since)
 
 
 def count(
@@ -179,8 +221,8 @@ def count(
 ) -> None:
     """Note the returns and failed deliveries of messages, and check that they grew by one with each record.
 
-    Returns are recorded only on queues with a delivery limit. A restart, which begins a segment, counts one delivery
-    that no record shows.
+    Returns are recorded only on queues with a delivery limit. Where a policy gives or takes that, some are missing, and
+    the counters are not judged. A restart, which begins a segment, counts one delivery that no record shows.
     """
     borders = np.array(sorted(segments), np.int64)
     place, rows, _ = of(Happened.RETURNED, Happened.COUNTED, Happened.HELD_IN_SNAPSHOT, Happened.DELIVERED)
@@ -202,6 +244,7 @@ def count(
         restarted = _any_between(borders, messages["publish_lsn"][place], rows["lsn"])
         wrong = _more(messages, "returned", place, value)
         wrong = np.where(back, wrong != 1, wrong != 0) & ~((value == 1 + back) & (wrong == value) & restarted)
+        wrong &= ~np.isin(rows["queue"], _at_times_limited(terms))
         _report(messages, "returned", place, rows["lsn"], value, wrong, start)
     place, rows, _ = of(Happened.MARKED, Happened.MARKED_IN_SNAPSHOT)
     if len(place):
@@ -212,6 +255,15 @@ def count(
         wrong = (more < 0) | (more > (rows["what"] == Happened.MARKED))
         wrong &= more <= value  # the first record of a message may count earlier failures
         _report(messages, "failures", place, rows["lsn"], value, wrong, start)
+
+
+def _at_times_limited(terms: Mapping[int, QueueTerms]) -> list[int]:
+    """Return the queues that have a delivery limit from policies only."""
+    return [
+        queue
+        for queue, each in terms.items()
+        if each.returns < 0 and any(phase.terms is None or phase.terms.returns >= 0 for phase in each.phases)
+    ]
 
 
 def _any_between(borders: Ints, low: Ints, high: Ints) -> Mask:

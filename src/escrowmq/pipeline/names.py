@@ -49,8 +49,14 @@ CHANGES: Final[dict[int, Change]] = {
     Kind.PERMISSION_DELETED: Change("permission", ("user", "vhost"), adds=False),
     Kind.TOPIC_PERMISSION_SET: Change("topic permission", ("user", "vhost", "exchange"), adds=True, again=True),
     Kind.TOPIC_PERMISSION_DELETED: Change("topic permission", ("user", "vhost", "exchange"), adds=False),
+    Kind.POLICY_SET: Change("policy", ("vhost", "operator", "name"), adds=True, again=True),
+    Kind.POLICY_DELETED: Change("policy", ("vhost", "operator", "name"), adds=False),
+    Kind.PARAMETER_SET: Change("global parameter", ("name",), adds=True, again=True),
+    Kind.PARAMETER_DELETED: Change("global parameter", ("name",), adds=False),
 }
 """The kinds of records that are checked here."""
+TOLD: Final = frozenset((*CHANGES, Kind.POLICIES_APPLIED))
+"""The kinds of records that tell of names and what they stand for."""
 
 State = dict[str, int]
 """The names that exist, as JSON lists of the kind of name and its fields. The value is the number of a queue, or 0."""
@@ -161,7 +167,7 @@ def _key(change: Change, fields: dict[str, Any]) -> str:
 def _owners(name: list[Any]) -> list[str]:
     """Return the names with which this one ends."""
     match name:
-        case ["exchange" | "queue", vhost, _]:
+        case ["exchange" | "queue", vhost, _] | ["policy", vhost, _, _]:
             return [_name("virtual host", vhost)]
         case ["transient bindings", vhost, exchange]:
             owner = [_name("exchange", vhost, exchange)] if exchange not in PREDECLARED else []
@@ -180,4 +186,7 @@ def _title(key: str) -> str:
     if what == "binding":
         vhost, source, destination, _, routing_key, *_ = parts
         return plain(f"the binding of {destination} to exchange {source} with key {routing_key!r} in {vhost}")
+    if what == "policy":
+        vhost, operator, name = parts
+        return plain(f"{'operator policy' if operator else 'policy'} {name} {vhost}")
     return plain(f"{what} {' '.join(map(str, reversed(parts)))}")

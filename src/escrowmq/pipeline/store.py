@@ -105,6 +105,8 @@ class State:
     """The LSN from which the changes of exchanges, queues and bindings are known; -1 if they are not."""
     set_back: list[int] = field(default_factory=list)
     """The LSNs of frames that are about a day older than the frame before."""
+    policies: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """The policies that queues follow, by virtual host (`pipeline.policies`)."""
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     """The consumer groups by number."""
 

@@ -36,7 +36,7 @@ from escrowmq.pipeline.columns import U32, integers, take
 from escrowmq.pipeline.events import BUCKET_BITS, TARGET, Events, events
 from escrowmq.pipeline.frames import Records, records
 from escrowmq.pipeline.message_columns import MessageColumns
-from escrowmq.pipeline.names import CHANGES
+from escrowmq.pipeline.names import TOLD
 from escrowmq.pipeline.operations import operations
 from escrowmq.pipeline.planning import Piece
 from escrowmq.pipeline.topology import TopologyHistory
@@ -48,7 +48,7 @@ NAMED: Final = (
     Kind.TERMINUS_DELETED,
     Kind.GROUP_SET,
     Kind.GROUP_DELETED,
-    *(kind for kind in CHANGES if kind not in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)),
+    *(kind for kind in sorted(TOLD) if kind not in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)),
 )
 """The kinds of records that Scan returns: those of names, link termini and consumer groups."""
 

@@ -14,6 +14,8 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.topology.fields import topology_records
 from escrowmq.core.topology.restoring import restore
 from escrowmq.core.topology.vhost import VirtualHost
+from escrowmq.pipeline.policies import KINDS as POLICY_KINDS
+from escrowmq.pipeline.policies import LoggedPolicies
 from escrowmq.wire.admission import ADMISSIONS, OF_PUBLISHERS
 
 KINDS: Final = frozenset(
@@ -27,6 +29,7 @@ KINDS: Final = frozenset(
         Kind.BOUND,
         Kind.UNBOUND,
         Kind.TRANSIENT_BOUND,
+        *POLICY_KINDS,
     }
 )
 """The kinds of records that change a topology."""
@@ -54,12 +57,16 @@ class AuditedQueue:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     admits: MessageFilter | None = None
     durable: bool = True
+    policies: LoggedPolicies | None = None
 
     @property
     def refuses(self) -> bool:
         """Whether it may have refused a message that was routed to it, for a reason that the log does not show."""
         overflow = str(self.arguments.get("x-overflow", ""))
-        return overflow.startswith("reject-publish") or not OF_PUBLISHERS.isdisjoint(self.arguments)
+        if overflow.startswith("reject-publish") or not OF_PUBLISHERS.isdisjoint(self.arguments):
+            return True
+        kind = str(self.arguments.get("x-queue-type", "classic"))
+        return self.policies is not None and self.policies.may_refuse(self.name, kind)
 
 
 class LoggedTopology:
@@ -68,6 +75,7 @@ class LoggedTopology:
     def __init__(self, records: Iterable[tuple[int, bytes]] = ()) -> None:
         self.vhosts: dict[str, VirtualHost[AuditedQueue]] = {}
         self.queues: dict[int, AuditedQueue] = {}
+        self._policies: dict[str, LoggedPolicies] = {}
         self.changes = 0
         for kind, payload in records:
             self.apply(kind, payload)
@@ -80,8 +88,15 @@ class LoggedTopology:
         if kind == Kind.VHOST_SET:
             self._vhost(fields["name"])
         elif kind == Kind.VHOST_DELETED:
+            self._policies.pop(fields["name"], None)
             self.vhosts.pop(fields["name"], None)
             self.queues = {ident: queue for ident, queue in self.queues.items() if queue.vhost != fields["name"]}
+        elif kind in POLICY_KINDS:
+            policies = self._policies_of(fields["vhost"])
+            policies.apply(kind, fields)
+            names = policies.now.alternates
+            alternates = policies.now.alternate if names else None
+            self._vhost(fields["vhost"]).use_alternates(alternates, default="" in names)
         elif kind == Kind.QUEUE_DECLARED:
             self._add(
                 AuditedQueue(fields["id"], fields["vhost"], fields["name"], fields["auto_delete"], fields["arguments"])
@@ -99,8 +114,17 @@ class LoggedTopology:
             vhost.restoring = True
         return vhost
 
+    def _policies_of(self, vhost: str) -> LoggedPolicies:
+        found = self._policies.get(vhost)
+        if found is None:
+            found = self._policies[vhost] = LoggedPolicies()
+            for queue in self._vhost(vhost).queues.values():
+                queue.policies = found
+        return found
+
     def _add(self, queue: AuditedQueue) -> None:
         vhost = self._vhost(queue.vhost)
+        queue.policies = self._policies.get(queue.vhost)
         self.queues[queue.ident] = queue
         if queue.name in HIDDEN:
             vhost.hidden[queue.name] = queue
@@ -116,6 +140,8 @@ class LoggedTopology:
         found: list[tuple[int, bytes]] = [
             (int(Kind.VHOST_SET), encode_change(name=vhost.name)) for vhost in self.vhosts.values()
         ]
+        for name, policies in self._policies.items():
+            found += [(kind, encode_change(**fields)) for kind, fields in policies.records(name)]
         for kind, fields in topology_records(exchanges, self.queues.values(), bindings):
             found.append((int(kind), encode_change(**fields)))
         for vhost in self.vhosts.values():

@@ -62,8 +62,13 @@ def is_told(vhost: Host, exchange: str) -> bool:
 
 
 def is_bound_transiently(vhost: Host, exchange: str) -> bool:
-    """Return whether something that does not survive a restart was bound on the way of messages through an exchange."""
-    return any(each.bound_transiently for each in vhost.reachable(exchange))
+    """Return whether something that does not survive a restart may be bound on the way of messages through an exchange.
+    The log does not tell for an exchange that has an alternate exchange from a policy: the broker has noted what is
+    bound transiently only where that mattered before.
+    """
+    return any(
+        each.bound_transiently or vhost.alternate_of_policy(each) is not None for each in vhost.reachable(exchange)
+    )
 
 
 def ways(vhost: Host, message: RoutedMessage, actual: frozenset[int]) -> Iterator[Way]:

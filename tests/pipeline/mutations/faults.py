@@ -366,6 +366,11 @@ FAULTS: Final[dict[str, Fault]] = {
     **_three("end of a user", Kind.USER_DELETED),
     **_three("end of a permission", Kind.PERMISSION_DELETED),
     **_three("end of a topic permission", Kind.TOPIC_PERMISSION_DELETED),
+    **_three("end of a policy", Kind.POLICY_DELETED),
+    **_three("end of a parameter", Kind.PARAMETER_DELETED),
+    "policy or parameter dropped": Fault(
+        dropped(Kind.POLICY_SET, Kind.PARAMETER_SET), (Kind.POLICY_SET, Kind.PARAMETER_SET)
+    ),
     "topic permission dropped": Fault(dropped(Kind.TOPIC_PERMISSION_SET), (Kind.TOPIC_PERMISSION_SET,)),
     "epoch goes back": Fault(epoch_back, (Kind.DECIDE,)),
     "branch number used twice": Fault(branch_again, (Kind.COMMIT,)),
@@ -421,6 +426,7 @@ ONLY_SINCE_AN_AUDIT: Final = frozenset(
         Kind.GROUP_PROGRESS,
         Kind.GROUP_LOCKED,
         Kind.OPERATED,
+        Kind.POLICIES_APPLIED,
     }
 )
 """Kinds of records for which FAULTS has no fault. Faults in some of them are in the modules planted_*.py."""

@@ -188,7 +188,14 @@ def names(folder: Path) -> None:
         topic = {"user": "u", "vhost": "/", "exchange": "amq.topic"}
         scribe.declare(Kind.TOPIC_PERMISSION_SET, "topic", **topic, write="a", read="b")
         scribe.declare(Kind.EXCHANGE_DECLARED, "exchange", vhost="/", name="x", kind="fanout", **fields)
+        terms = {"pattern": "^x", "apply_to": "all", "priority": 0, "definition": {"max-length": 1}}
+        for name in ("p", "r"):
+            scribe.declare(Kind.POLICY_SET, ("policy", name), vhost="/", name=name, operator=False, **terms)
+            scribe.declare(Kind.PARAMETER_SET, ("parameter", name), name=name, value={"a": 1})
         scribe.frame()
+        scribe.forget(Kind.POLICY_DELETED, ("policy", "r"), vhost="/", name="r", operator=False)
+        scribe.append(Kind.POLICIES_APPLIED, encode_change(vhost="/"))
+        scribe.forget(Kind.PARAMETER_DELETED, ("parameter", "r"), name="r")
         scribe.forget(Kind.TOPIC_PERMISSION_DELETED, "topic", **topic)
         scribe.forget(Kind.PERMISSION_DELETED, "permission", user="u", vhost="/")
         scribe.forget(Kind.USER_DELETED, ("user", "v"), name="v")

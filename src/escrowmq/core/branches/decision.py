@@ -352,7 +352,7 @@ def check_room(wanted: Iterable[tuple[Sequence[bytes], Sequence[Queue]]]) -> Non
 def check_totals(totals: Mapping[Queue, Sequence[int]]) -> None:
     """Raises LIMIT_EXCEEDED if a queue would refuse the messages of a transaction: their number and their size."""
     for queue, (count, size) in totals.items():
-        if not queue.accepts(count, size):
+        if queue.refuses and not queue.accepts(count, size):
             raise BrokerError(
                 Condition.LIMIT_EXCEEDED,
                 f"queue '{queue.name}' in vhost '{queue.vhost}' is full and refuses {count} "

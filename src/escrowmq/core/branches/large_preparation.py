@@ -89,10 +89,9 @@ class LargePreparation:
         run = PreparedRun(envelope, contents, queues, publication.mandatory, self._time, size=sum(map(len, contents)))
         self._runs.append(run)
         for queue in queues:
-            if queue.refuses:
-                total = self._wanted.setdefault(queue, [0, 0])
-                total[0] += len(contents)
-                total[1] += run.size
+            total = self._wanted.setdefault(queue, [0, 0])
+            total[0] += len(contents)
+            total[1] += run.size
         durable = [queue.ident for queue in lasting(run)]
         if durable or (run.mandatory and envelope.durable):  # the commit returns it, also after a restart
             head = run_head(durable, mandatory=run.mandatory)

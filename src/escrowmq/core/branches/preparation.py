@@ -238,11 +238,10 @@ def routes_of(engine: Host, settlement: Settlement) -> dict[int, tuple[Queue, ..
 
 
 def promise_room(engine: Host, run: PreparedRun) -> None:
-    """Reserve room for `run` in queues that refuse messages at their limit, since its commit must not be refused."""
+    """Reserve room for `run`, since its commit must not be refused, also by a queue that a policy limits later."""
     for queue in run.queues:
-        if queue.refuses:
-            count, size = engine.promised.get(queue, (0, 0))
-            engine.promised[queue] = (count + len(run.contents), size + run.size)
+        count, size = engine.promised.get(queue, (0, 0))
+        engine.promised[queue] = (count + len(run.contents), size + run.size)
 
 
 def promise_outcome(engine: Host, branch: XaBranch, size: int) -> None:

@@ -119,10 +119,9 @@ class PreparedRun:
     def let_go(self, engine: Promises, taken: int = 0) -> None:
         """Release the block, but for the messages that queues have `taken` over, and the room that was promised."""
         for queue in self.queues:
-            if queue.refuses:
-                count, size = engine.promised.pop(queue)
-                if count > len(self.contents):
-                    engine.promised[queue] = (count - len(self.contents), size - self.size)
+            count, size = engine.promised.pop(queue)
+            if count > len(self.contents):
+                engine.promised[queue] = (count - len(self.contents), size - self.size)
         if self.retained > taken:
             engine.log.release(self.lsn, self.retained - taken)
         self.retained = 0

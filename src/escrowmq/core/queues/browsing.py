@@ -66,6 +66,8 @@ def _show_piece(queue: Queue, browser: Consumer, sight: Sight, host: Host) -> No
         host.budget.left -= EXAMINED * sight.look(queue, min(browser.room(), PIECE), wanted, keep)
     except LogUnreadable as error:
         host.unavailable.suspend(queue, error)
+    if queue.retimed_below:
+        queue.retime(seen)
     alive = [entry for entry in seen if not 0 < entry.run.expires_at < host.now]
     if alive and browser.receiver is not None:
         browser.spend(len(alive))

@@ -28,8 +28,7 @@ class Lifetime:
         self._expiry: Deadline | None = None
         self._unused: Deadline | None = None
         self._used_at = host.now
-        if queue.options.expires is not None:
-            self._unused = host.deadlines.set(host.now + queue.options.expires, self._check_use)
+        self.renew()
 
     # -- messages
 
@@ -70,11 +69,21 @@ class Lifetime:
             head = queue.head()
         if dead:
             if queue.limited:
-                queue.bytes -= sum([len(entry.content) for entry in dead])
+                queue.bytes -= queue.size_of(dead)
             self._host.dead_letters.send(queue, dead, Outcome.EXPIRED)
         self.arm()
 
     # -- the queue
+
+    def renew(self) -> None:
+        """Begin to count the time without use, if that is limited, since the limit is new."""
+        queue = self._queue()
+        if self._unused is not None:
+            self._unused.cancel()
+            self._unused = None
+        if queue is not None and queue.options.expires is not None:
+            self._used_at = self._host.now
+            self._unused = self._host.deadlines.set(self._host.now + queue.options.expires, self._check_use)
 
     def touch(self) -> None:
         """Restart the queue's own expiry, since the queue is in use."""

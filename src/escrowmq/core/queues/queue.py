@@ -16,6 +16,7 @@ from escrowmq.core.queues.browsing import show
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.discipline import Discipline
 from escrowmq.core.queues.lifetime import Lifetime
+from escrowmq.core.queues.measuring import measuring
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.priority import discipline_of
 from escrowmq.core.queues.room import drop_over_limit, has_room
@@ -30,6 +31,7 @@ from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
 
 if TYPE_CHECKING:
+    from escrowmq.core.policies.merging import Effective
     from escrowmq.core.queues.admission import MessageFilter
     from escrowmq.core.queues.fifo import Place
     from escrowmq.core.queues.host import Host
@@ -71,10 +73,12 @@ class Queue:
         "captured",
         "consumers",
         "counters",
+        "declared",
         "deleted",
         "delivered_below",
         "delivered_recorded",
         "durable",
+        "effective",
         "exclusive",
         "fault",
         "had_consumer",
@@ -94,8 +98,10 @@ class Queue:
         "refuses",
         "reservations",
         "restored_below",
+        "retimed_below",
         "returning",
         "ttl_possible",
+        "unmeasured_below",
         "unread",
         "unsettled",
         "unsynced",
@@ -124,7 +130,8 @@ class Queue:
         self.ident = ident
         self.vhost = vhost
         self.name = name
-        self.options = options
+        self.options = self.declared = options  # policies change the former
+        self.effective: Effective | None = None  # what policies say about it
         self.exclusive = exclusive
         self.durable = durable and not exclusive  # EXC-3
         self.persists_all = options.queue_type != "classic"  # as RabbitMQ's quorum queues and streams do
@@ -155,12 +162,55 @@ class Queue:
         self.restored_below = 0  # recovered messages below this position have not been checked for a TTL
         self.reservations: dict[str, Reservation] = {}
         self.locked: list[Part] = []  # messages that recovery found unsettled at termini, or unreadable in branches
+        self.retimed_below = 0  # messages below this position arrived before the queue's TTL was changed
+        self.unmeasured_below = 0  # `bytes` leaves out the messages below this position, which are being measured
         self.ttl_possible = options.message_ttl is not None
+        self._limit()
+        self.order = self._discipline()
+        self.lifetime = Lifetime(self, host)
+
+    def _limit(self) -> None:
+        options = self.options
         self.limited = options.max_length is not None or options.max_length_bytes is not None
         self._drop = self.limited and options.overflow == "drop-head"
         self.refuses = self.limited and not self._drop
-        self.order = self._discipline()
-        self.lifetime = Lifetime(self, host)
+
+    def adopt(self, options: QueueOptions) -> None:
+        """Follow other options from now on, because policies changed. What exceeds new limits leaves at the end of this
+        turn, or in later ones.
+        """
+        former, self.options = self.options, options
+        self._limit()
+        if options.message_ttl != former.message_ttl:
+            self.ttl_possible = True
+            self.retimed_below = self.next_position
+            self.lifetime.arm()
+        if options.expires != former.expires:
+            self.lifetime.renew()
+        if options.max_length_bytes is not None and former.max_length_bytes is None:
+            self.measure_again()
+        if self._drop:
+            self._host.dirty[self] = None
+
+    def measure_again(self) -> None:
+        """Count the bytes of the messages anew, in pieces."""
+        self.bytes = 0
+        self.unmeasured_below = self.visible_end if len(self.order) else 0
+        if self.unmeasured_below:
+            self._host.left_over.begin(measuring(self, self._host))
+
+    def size_of(self, entries: Iterable[Entry]) -> int:
+        """Return the bytes of entries as far as `bytes` counts them."""
+        below = self.unmeasured_below
+        if below:
+            return sum([len(entry.content) for entry in entries if entry.position >= below])
+        return sum([len(entry.content) for entry in entries])
+
+    def retime(self, entries: Iterable[Entry]) -> None:
+        """Let messages that arrived before the queue's TTL was changed expire by the current one."""
+        for entry in entries:
+            if entry.position < self.retimed_below:
+                entry.run.expires_at = self.expiry(entry.run.envelope, entry.run.time)
 
     def _discipline(self) -> Discipline:
         return discipline_of(self, self._host)
@@ -311,8 +361,10 @@ class Queue:
     def left(self, entries: list[Entry]) -> list[Entry]:
         """Note that `entries` were taken. Dead-letter those that have expired, and return the others."""
         if self.limited:
-            self.bytes -= sum([len(entry.content) for entry in entries])
+            self.bytes -= self.size_of(entries)
         if self.ttl_possible:
+            if self.retimed_below:
+                self.retime(entries)
             now = self._host.now
             # A message with a TTL of 0 lives for one turn, so it is dead when it returns after a delivery.
             dead = [entry for entry in entries if 0 < entry.run.expires_at < now + (entry.deliveries > 0)]
@@ -327,10 +379,13 @@ class Queue:
         if self.fault:
             return None
         try:
-            return self.order.peek()
+            found = self.order.peek()
         except LogUnreadable as error:
             self._host.unavailable.suspend(self, error)
             return None
+        if self.retimed_below and found is not None:
+            self.retime((found,))
+        return found
 
     def probe(self) -> None:
         """Read the next message, and where else reading failed. Raises LogUnreadable while that is impossible."""
@@ -427,7 +482,7 @@ class Queue:
         if self.consumers.sighted:
             return_to_sight(self.consumers, [(entry.position, 1) for entry in entries])
         if self.limited:
-            self.bytes += sum([len(entry.content) for entry in entries])
+            self.bytes += self.size_of(entries)
         if self.ttl_possible:
             self.lifetime.arm()
         if self.consumers or self._drop:
@@ -452,6 +507,8 @@ class Queue:
         if self.consumers.sighted:
             return_to_sight(self.consumers, [(reference.first, reference.length) for reference in found])
         self.bytes += size
+        if self.unmeasured_below:  # some of them are, or are not, among those that are being measured
+            self.measure_again()
         if self.ttl_possible:
             self.lifetime.arm()
         self._host.dirty[self] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.messages.entry import Run
 from escrowmq.core.queues.outcome import Outcome
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.host import Host
     from escrowmq.core.queues.queue import Queue
+
+MOST: Final = 2000
+MOST_BYTES: Final = 8 << 20
+"""Messages that are dropped together, and bytes of their bodies, apart from the last one."""
+_ALIKE: Final = 4
 
 
 def has_room(queue: Queue, promised: tuple[int, int] | None, count: int, size: int) -> bool:
@@ -32,13 +37,14 @@ def has_room(queue: Queue, promised: tuple[int, int] | None, count: int, size: i
 
 def taken_over_limit(queue: Queue, host: Host) -> tuple[list[Entry], bool]:
     """Remove and return entries at the head that exceed the limits, and whether those are all of them. There are fewer
-    if their dead letters go to many queues.
+    if their dead letters go to many queues, or if a limit is new and very many exceed it.
     """
     most, most_bytes = queue.options.max_length, queue.options.max_length_bytes
     portion = None
     if queue.options.dead_letter_exchange is not None:
         portion = host.dead_letters.portion(Outcome.DROPPED)
     found: list[Entry] = []
+    total = 0
     while (most is not None and len(queue.order) > most) or (
         most_bytes is not None and queue.bytes > most_bytes and len(queue.order)
     ):
@@ -53,12 +59,17 @@ def taken_over_limit(queue: Queue, host: Host) -> tuple[list[Entry], bool]:
             over = 1
         queue.change()
         try:
-            taken = queue.order.take(max(over, 1))
+            taken = queue.order.take(min(max(over, 1), MOST - len(found)))
         except LogUnreadable as error:
             host.unavailable.suspend(queue, error)
             break
-        queue.bytes -= sum([len(entry.content) for entry in taken])
+        size = queue.size_of(taken)
+        queue.bytes -= size
         found += taken
+        total += size
+        if len(found) >= MOST or total >= MOST_BYTES:
+            host.budget.left -= len(found) // _ALIKE
+            return found, False
     return found, True
 
 

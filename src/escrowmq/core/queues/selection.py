@@ -211,7 +211,11 @@ def wanted(queue: Queue, host: Host, consumer: Consumer) -> Callable[[Entry], bo
     link, marks = consumer.link if queue.marks.excluding else "", queue.marks
     now = host.now
 
+    retimed_below = queue.retimed_below
+
     def choose(entry: Entry) -> bool:
+        if entry.position < retimed_below:
+            queue.retime((entry,))
         if 0 < entry.run.expires_at < now + (entry.deliveries > 0):
             return True
         if link and marks.excludes(entry.position, link):

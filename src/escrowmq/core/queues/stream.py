@@ -14,6 +14,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import unavailable
 from escrowmq.core.queues.backlog import Backlog
 from escrowmq.core.queues.discipline import ENTRY_COST, TAKEN_BYTES, Detached, Discipline, Pager
+from escrowmq.core.queues.measuring import measuring_stream
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.rotation import Consumers
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
     from escrowmq.core.queues.fifo import Fifo
     from escrowmq.core.queues.sealed import LevelRuns, SealedRuns
+    from escrowmq.core.topology.arguments.queue import QueueOptions
 
 _AGE_CHECK: Final = 1000  # milliseconds between two checks of the age of the oldest run
+_DROPPED_TOGETHER: Final = 100  # runs that retention drops in one piece
 _RUNS: Final = 50  # runs that a consumer gets in one piece
 _DROPPED: Final[tuple[Run, Sequence[bytes]]] = (Run(Envelope("", ""), 0, 0), ())
 
@@ -235,7 +238,7 @@ class StreamLog:
 class StreamQueue(Queue):
     """A queue that is read by position and keeps its entries up to an age and a size."""
 
-    __slots__ = ("_age_deadline", "_caught_up", "_measured_from", "_served_below", "_unread", "_watchers", "log")
+    __slots__ = ("_age_deadline", "_caught_up", "_served_below", "_unread", "_watchers", "log", "measured_from")
 
     is_stream = True
 
@@ -245,17 +248,33 @@ class StreamQueue(Queue):
         self._caught_up: dict[Consumer, None] = {}  # these consumers have received everything below `_served_below`
         self._served_below = 1
         self._unread = 1  # where the log could not be read
-        self._measured_from = 0  # `bytes` leaves out the messages before it
+        self.measured_from = 0  # `bytes` leaves out the messages before it
         self._watchers = Watchers()
-        self.limited = True
         self._age_deadline: Deadline | None = None
-        self._drop = self.refuses = False
         if self.options.max_age is not None:
             self._check_later()
 
     def _discipline(self) -> Discipline:
         self.log = StreamLog(self._host.pager, self._host.resident_limit)
         return self.log
+
+    def _limit(self) -> None:
+        self.limited = True
+        self._drop = self.refuses = False
+
+    def adopt(self, options: QueueOptions) -> None:
+        """Keep messages up to another age and size from now on, because policies changed."""
+        self.options = options
+        if options.max_age is not None and self._age_deadline is None:
+            self._check_later()
+        self._host.left_over.begin(self._shrinking())
+
+    def _shrinking(self) -> Iterator[None]:
+        """Measure what is not measured if the size is limited, and drop what exceeds the limits, in pieces."""
+        if self.options.max_length_bytes is not None:
+            yield from measuring_stream(self, self._host, lambda: self._host.left_over.begin(self._shrinking()))
+        while not self.deleted and (self._drop_by_size() or self._drop_by_age()):
+            yield
 
     def _check_later(self) -> None:
         self._age_deadline = self._host.deadlines.set(self._host.now + _AGE_CHECK, self._check_age)
@@ -276,7 +295,7 @@ class StreamQueue(Queue):
     def recovered(self) -> None:
         super().recovered()
         if self.options.max_length_bytes is None:
-            self._measured_from = self.next_position
+            self.measured_from = self.next_position
 
     @property
     def size(self) -> int | None:
@@ -285,7 +304,7 @@ class StreamQueue(Queue):
         At a start, messages are measured only if `x-max-length-bytes` needs their size, because that reads them all.
         The size is known again when they have left.
         """
-        if self.fault or (len(self.log) and self.log.backlog.peek().first < self._measured_from):
+        if self.fault or (len(self.log) and self.log.backlog.peek().first < self.measured_from):
             return None
         return self.bytes
 
@@ -438,25 +457,41 @@ class StreamQueue(Queue):
         self.unsettled += len(entries)
         self.counters.delivered += len(entries)
 
-    def _drop_by_size(self) -> None:
+    def _drop_by_size(self) -> bool:
+        """Drop runs beyond the limit in bytes. Return whether there may be more of them, for the next piece."""
         most = self.options.max_length_bytes
         if most is None:
-            return
+            return False
+        left = _DROPPED_TOGETHER
         while self.bytes > most and len(self.log.backlog) and self.log.backlog.end - self.log.backlog.begin > 1:
-            oldest = self._oldest()
+            oldest = self._oldest() if left else None
             if oldest is None:
-                return
+                return not left
             self._drop_oldest(Outcome.DROPPED, oldest[1])
+            left -= 1
+        return False
+
+    def _drop_by_age(self) -> bool:
+        """Drop runs that are too old. Return whether there may be more of them, for the next piece."""
+        if self.options.max_age is None:
+            return False
+        left = _DROPPED_TOGETHER
+        while self.log.backlog.end - self.log.backlog.begin > 1:
+            oldest = self._oldest() if left else None
+            if oldest is None:
+                return not left
+            if oldest[0] + self.options.max_age > self._host.now:
+                return False
+            self._drop_oldest(Outcome.EXPIRED, oldest[1])
+            left -= 1
+        return False
 
     def _check_age(self) -> None:
-        if self.options.max_age is None:
-            return
-        while self.log.backlog.end - self.log.backlog.begin > 1:
-            oldest = self._oldest()
-            if oldest is None or oldest[0] + self.options.max_age > self._host.now:
-                break
-            self._drop_oldest(Outcome.EXPIRED, oldest[1])
-        self._check_later()
+        self._age_deadline = None
+        if self.options.max_age is not None:
+            if self._drop_by_age():
+                self._host.left_over.begin(self._shrinking())
+            self._check_later()
 
     def retire(self) -> None:
         super().retire()
@@ -475,7 +510,7 @@ class StreamQueue(Queue):
     def _drop_oldest(self, outcome: Outcome, size: int) -> None:
         self.change()
         reference = self.log.drop_oldest()
-        if reference.first >= self._measured_from:
+        if reference.first >= self.measured_from:
             self.bytes -= size
         self._host.removals.forget(self, [reference], outcome)
 

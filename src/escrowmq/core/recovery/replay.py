@@ -284,6 +284,7 @@ class Recovery:
     def finish(self) -> None:
         """Fill the queues, and find the messages that branches in doubt lock in them."""
         self._branches.begin()
+        self._broker.directory.policies.restored()
         for queue in self._broker.directory.durable_queues():
             found = self._found.get(queue.ident)
             if found is not None:

@@ -156,7 +156,7 @@ class Reservations:
         one_by_one = queue.limited or self._may_expire(queue, most)  # sizes count, or the time of each
         parts = MOST_PARTS
         while most > 0 and parts > 0 and queue.ready and not queue.fault:
-            if one_by_one:
+            if one_by_one or queue.limited:
                 some = [Detached(entry, entry.deliveries) for entry in queue.take(min(most, STEP))]
             else:
                 some = queue.order.detach(most, min(parts, STEP))

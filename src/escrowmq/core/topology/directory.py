@@ -15,6 +15,8 @@ from escrowmq.core.access.records import restore as restore_access
 from escrowmq.core.budget import DECLARED, DELETED, Budget
 from escrowmq.core.conditions import BrokerError, Condition, check_growth
 from escrowmq.core.counters import BrokerCounters, count_left
+from escrowmq.core.policies.registry import KINDS as POLICY_KINDS
+from escrowmq.core.policies.registry import Policies
 from escrowmq.core.queues import delayed, host
 from escrowmq.core.queues.admission import Admissions, filter_of
 from escrowmq.core.queues.outcome import Outcome
@@ -63,6 +65,7 @@ class Directory:
         """`vhosts` contains the virtual hosts; `random` makes names that cannot be guessed."""
         self.vhosts = vhosts
         self.access = Access()
+        self.policies = Policies(engine, vhosts)
         self._engine = engine
         self._random = random
         self._next_queue = 1
@@ -112,6 +115,7 @@ class Directory:
         for queue in vhost.every_queue():
             self._delete_queue(queue)
         del self.vhosts[name]
+        self.policies.forget_vhost(name)
         self._engine.counters.vhost_deleted(name)
         self.record_access_removed(self.access.remove_vhost(name))
         self._engine.left_over.begin(self._dismantling(vhost))
@@ -156,7 +160,7 @@ class Directory:
             missing = check_new_streams(vhost, exchange, wanted.wanted, self.access)
             declaration = Declaration(durable=True, arguments=stream_arguments(exchange.arguments))
             for partition in missing:
-                options = made[-1].queue.options if made else None  # all of them have the same
+                options = made[-1].queue.declared if made else None  # all of them have the same
                 made.append(self._new_stream(vhost, exchange, partition, declaration, options))
                 requests.left -= DECLARED
                 if requests.left <= 0:
@@ -382,6 +386,8 @@ class Directory:
             owner=owner,
         )
         queue.admits = filter_of(arguments, self._engine.admissions)
+        if not vhost.restoring:
+            self.policies.declared(queue)
         return queue
 
     def make_hidden_queue(self, vhost: VirtualHost[Queue], name: str, purpose: str) -> Queue:
@@ -540,7 +546,7 @@ class Directory:
             for exchange in some
             if exchange.bound_transiently  # which may change while the snapshot is written
         ]
-        return chain(access, topology_records(exchanges, queues, bindings), transient)
+        return chain(access, self.policies.records(), topology_records(exchanges, queues, bindings), transient)
 
     def restore(self, kind: Kind, fields: dict[str, Any]) -> None:
         """Apply a record of this kind at recovery."""
@@ -553,9 +559,12 @@ class Directory:
                 self.vhosts[fields["name"]].restoring = True
         elif kind is Kind.VHOST_DELETED:
             self.access.remove_vhost(fields["name"])
+            self.policies.forget_vhost(fields["name"])
             del self.vhosts[fields["name"]]
         elif kind in ACCESS_KINDS:
             restore_access(self.access, kind, fields)
+        elif kind in POLICY_KINDS:
+            self.policies.restore(kind, fields)
         else:
             self._restore_in(self.vhosts[fields.pop("vhost")], kind, fields)
 
@@ -576,6 +585,7 @@ class Directory:
         """End recovery: reserved names are refused again, and the leases of queues (`x-expires`) start from the
         beginning.
         """
+        self.policies.end_restore()
         for vhost in self.vhosts.values():
             vhost.restoring = False
             for queue in vhost.queues.values():

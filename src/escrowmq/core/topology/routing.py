@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
@@ -25,6 +25,7 @@ class Router(Generic[Q]):
     """
 
     __slots__ = (
+        "_alternates",
         "_cached",
         "_default_is_alternate",
         "_exchanges",
@@ -57,6 +58,7 @@ class Router(Generic[Q]):
         self._keyless: dict[str, tuple[Q, ...]] = {}  # routes that are the same for every routing key
         self._needing: dict[str, tuple[bool, bool]] = {}
         self._default_is_alternate = False
+        self._alternates: Callable[[str], str | None] | None = None
         self.version = 0
         self.topology = 0
         self._steps = 0  # not yet charged
@@ -109,7 +111,7 @@ class Router(Generic[Q]):
 
     def _leads_to_queues(self, given: Exchange[Q]) -> bool:
         """Return whether the routing key alone determines the route, which leads to queues only."""
-        return not (given.needs_headers or given.following or self._gone or given.alternate is not None)
+        return not (given.needs_headers or given.following or self._gone or self._name_of_alternate(given) is not None)
 
     def take_cost(self) -> int:
         """Return the cost of all walks since the last call, in units of the budget for requests.
@@ -189,6 +191,21 @@ class Router(Generic[Q]):
         self.version += 1
         self.topology += 1
 
+    def use_alternates(self, alternates: Callable[[str], str | None] | None, *, default: bool) -> None:
+        """Let exchanges without an alternate exchange of their own have the one that `alternates` returns for their
+        name. `default` says whether that may be the default exchange.
+        """
+        if alternates is not None or self._alternates is not None:
+            self._alternates = alternates
+            self._default_is_alternate = self._default_is_alternate or default
+            self.changed()
+
+    def alternate_of_policy(self, exchange: Exchange[Q]) -> str | None:
+        """Return the name of the alternate exchange that an exchange has, but not of its own."""
+        if exchange.alternate is not None or self._alternates is None:
+            return None
+        return self._alternates(exchange.name)
+
     def exchange_added(self, exchange: Exchange[Q]) -> None:
         """Like `changed`, for a new exchange."""
         if exchange.alternate == "":
@@ -264,7 +281,13 @@ class Router(Generic[Q]):
         return exchange
 
     def _alternate(self, exchange: Exchange[Q]) -> Exchange[Q] | None:
-        return self._exchanges.get(exchange.alternate) if exchange.alternate is not None else None
+        name = exchange.alternate
+        if name is None and self._alternates is not None:
+            name = self._alternates(exchange.name)
+        return self._exchanges.get(name) if name is not None else None
+
+    def _name_of_alternate(self, exchange: Exchange[Q]) -> str | None:
+        return exchange.alternate if exchange.alternate is not None else self.alternate_of_policy(exchange)
 
 
 def _in_order(matched: Collection[Any], new: set[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Generic
 
@@ -103,6 +103,18 @@ class VirtualHost(Generic[Q]):
     def take_cost(self) -> int:
         """Return the cost of the walks over exchanges since the last call; see `Router.take_cost`."""
         return self._router.take_cost()
+
+    def use_alternates(self, alternates: Callable[[str], str | None] | None, *, default: bool) -> None:
+        """Take alternate exchanges from policies; see `Router.use_alternates`."""
+        self._router.use_alternates(alternates, default=default)
+
+    def alternate_of_policy(self, exchange: Exchange[Q]) -> str | None:
+        """Return the name of the alternate exchange that a policy gives to an exchange; None if there is none."""
+        return self._router.alternate_of_policy(exchange)
+
+    def limits_changed(self) -> None:
+        """Forget what is cached about queues beside routes, since some have other limits now."""
+        self._router.changed()
 
     def needs_headers(self, exchange: str) -> bool:
         """Return whether `route` through `exchange` currently looks at the headers. Raises NOT_FOUND."""
