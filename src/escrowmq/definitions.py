@@ -12,15 +12,28 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "permissions": ("user", "vhost", "configure", "write", "read"),
     "topic_permissions": ("user", "vhost", "exchange", "write", "read"),
     "parameters": ("component", "name", "vhost"),
+    "global_parameters": ("name",),
+    "policies": ("vhost", "name", "pattern"),
+    "operator_policies": ("vhost", "name", "pattern"),
     "exchanges": ("vhost", "name", "type"),
     "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
 }
 """The sections in the order in which they are imported, with the texts that each object must have."""
-OF_VHOST: Final = ("parameters", "exchanges", "queues", "bindings")
+OF_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 """The sections of a file for one virtual host, whose objects do not name it."""
-IGNORED: Final = ("policies", "operator_policies", "global_parameters")
-"""Sections whose objects this broker does not have."""
+_POLICIES: Final = frozenset(("policies", "operator_policies"))
+_FOREIGN: Final = frozenset(
+    (
+        "consumer-timeout",
+        "federation-upstream",
+        "federation-upstream-pattern",
+        "federation-upstream-set",
+        "stream-filter-size-bytes",
+        "target-group-size",
+    )
+)
+"""Keys of definitions of policies that concern what this broker does not have. An import leaves out such policies."""
 PART: Final = 100
 """Objects that are imported together."""
 PART_BYTES: Final = 256 << 10
@@ -57,15 +70,21 @@ def parts(document: Mapping[str, Any], vhost: str | None = None) -> Iterator[Def
         objects = document.get(section) or []
         if not isinstance(objects, list):
             raise DefinitionsError(f"{section}: a list is needed")
-        checked = [_checked(section, each, vhost) for each in objects]
+        checked = [_checked(section, each, vhost) for each in objects if not _is_foreign(section, each)]
         found += [DefinitionPart(section, some) for some in _divided(checked)]
     yield from found
 
 
 def ignored(document: Mapping[str, Any]) -> dict[str, int]:
     """Return the numbers of objects that an import leaves out, by section."""
-    counts = {name: document.get(name) for name in IGNORED}
-    return {name: len(objects) for name, objects in counts.items() if isinstance(objects, list) and objects}
+    found = {name: objects for name in SECTIONS if isinstance(objects := document.get(name), list)}
+    counts = {name: sum(_is_foreign(name, each) for each in objects) for name, objects in found.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _is_foreign(section: str, given: object) -> bool:
+    definition = given.get("definition") if section in _POLICIES and isinstance(given, dict) else None
+    return isinstance(definition, dict) and not _FOREIGN.isdisjoint(definition)
 
 
 def _checked(section: str, given: object, vhost: str | None) -> dict[str, Any]:
@@ -100,8 +119,7 @@ def document(rows: Iterable[Mapping[str, Any]], version: str, vhost: str | None 
         "product_name": "EscrowMQ",
         "product_version": version,
     }
-    empty = (*SECTIONS, *IGNORED) if vhost is None else (*OF_VHOST, "policies")
-    found |= {section: [] for section in empty}
+    found |= {section: [] for section in (SECTIONS if vhost is None else OF_VHOST)}
     for row in rows:
         given = dict(row["object"])
         if vhost is not None and (given.pop("vhost", None) != vhost or row["section"] not in OF_VHOST):

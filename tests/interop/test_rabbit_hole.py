@@ -15,15 +15,14 @@ from tests.unit.sources import ROOT
 
 PROGRAM = Path(sys.prefix, "rabbit-hole")
 
+_CLUSTER: Final = "the global parameters that RabbitMQ sets itself: name and id of the cluster"
 SKIPPED: Final = {
     "PUT /cluster-name": "a broker is no cluster, and has the name of its host",
-    "returns exported global parameters": "global parameters, of which the name of the cluster is one",
-    "PUT /api/global-parameters": "global parameters",
-    "GET /api/global-parameters": "global parameters",
+    "returns exported global parameters": _CLUSTER,
+    "GET /api/global-parameters returns all": _CLUSTER,
     "/channels": "channels by themselves: the list of connections has their number",
     "GET /queues(/{vhost})? with arguments": "samples of figures over time, which Prometheus keeps",
     "PUT /vhosts/{name} .*creates a vhost": "description, tags and default type of queues of a virtual host",
-    "(GET|PUT|DELETE) /(operator-)?polic(i)?es": "policies",
     "federation": "federation, a plugin of RabbitMQ",
     "shovel": "shovels, a plugin of RabbitMQ",
     "PUT /api/parameters/{component}": "parameters of plugins",

@@ -68,9 +68,48 @@ def test_it_lists_what_there_is(admin: Script, what: str, key: str, value: objec
     assert value in [row[key] for row in admin.rows("list", what)]
 
 
-@pytest.mark.parametrize("what", ["policies", "operator_policies", "parameters"])
-def test_it_lists_what_the_broker_does_not_have_as_empty(admin: Script, what: str) -> None:
-    assert admin.rows("list", what) == []
+def test_queues_of_clients_follow_its_policies(admin: Script) -> None:
+    with pika.BlockingConnection(pika.URLParameters(admin.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+
+        def count() -> int:
+            return int(channel.queue_declare("events.a", durable=True, passive=True).method.message_count)
+
+        channel.queue_declare("events.a", durable=True)
+        channel.queue_declare("late", durable=True)
+        for body in (b"1", b"2", b"3"):
+            channel.basic_publish("", "events.a", body, pika.BasicProperties(delivery_mode=2))
+        definition = {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": "late"}
+        admin.done(
+            "declare", "policy", "name=p", "pattern=^events", f"definition={json.dumps(definition)}", "priority=1"
+        )
+        assert count() == 2
+        (row,) = [row for row in admin.rows("list", "queues") if row["name"] == "events.a"]
+        assert (row["policy"], row["effective_policy_definition"]) == ("p", definition)
+        limits = ["name=o", "pattern=", 'definition={"message-ttl": 1}', "apply-to=classic_queues"]
+        admin.done("declare", "operator_policy", *limits)
+        wait_until(lambda: count() == 0)
+        (row,) = [row for row in admin.rows("list", "operator_policies") if row["name"] == "o"]
+        assert (row["apply-to"], row["definition"]) == ("classic_queues", {"message-ttl": 1})
+        admin.done("delete", "operator_policy", "name=o")
+        admin.done("delete", "policy", "name=p")
+        assert admin.rows("list", "policies") == admin.rows("list", "operator_policies") == []
+        for body in (b"4", b"5", b"6"):
+            channel.basic_publish("", "events.a", body)
+        assert count() == 3
+        channel.queue_delete("events.a")
+        channel.queue_delete("late")
+
+
+def test_it_sets_parameters(admin: Script) -> None:
+    limits = ["component=vhost-limits", "name=limits"]
+    admin.done("declare", "parameter", *limits, 'value={"max-queues": 900}')
+    (row,) = admin.rows("list", "parameters")
+    assert (row["component"], row["value"]) == ("vhost-limits", {"max-queues": 900})
+    admin.done("delete", "parameter", *limits)
+    refused = admin.run("declare", "parameter", "component=shovel", "name=s", "value={}")
+    assert "component shovel not found" in refused.stdout + refused.stderr
 
 
 def test_it_declares_and_deletes_what_there_can_be(admin: Script) -> None:

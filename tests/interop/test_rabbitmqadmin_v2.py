@@ -78,6 +78,16 @@ def test_a_list_of_nothing_is_empty(admin: Tool, what: str) -> None:
     assert admin.rows("list", what) == []
 
 
+def test_it_sets_policies(admin: Tool) -> None:
+    given = ("--name", "p", "--pattern", "^a/", "--definition", '{"max-length": 3}')
+    admin.done("declare", "policy", *given, "--apply-to", "queues", "--priority", "2")
+    admin.done("declare", "operator_policy", *given, "--apply-to", "queues", "--priority", "2")
+    for kind in ("policies", "operator_policies"):
+        assert [(row["name"], row["pattern"]) for row in admin.rows("list", kind)] == [("p", "^a/")]
+    admin.done("delete", "policy", "--name", "p")
+    admin.done("delete", "operator_policy", "--name", "p")
+
+
 def test_it_declares_and_deletes_what_there_can_be(admin: Tool) -> None:
     end = ("--source", "made", "--destination-type", "queue", "--destination", "made", "--routing-key", "a.#")
     for command in (

@@ -33,5 +33,10 @@ def test_a_malformed_document_is_refused_before_anything_is_imported(bad: dict[s
         next(parts({"vhosts": [{"name": "v"}]} | bad))
 
 
-def test_sections_without_a_counterpart_are_counted() -> None:
-    assert ignored({"policies": [1, 2], "operator_policies": [], "global_parameters": 1}) == {"policies": 2}
+def test_policies_without_a_counterpart_are_left_out_and_counted() -> None:
+    names = {"vhost": "/", "name": "p", "pattern": ""}
+    policies = [names | {"definition": {key: 1}} for key in ("federation-upstream", "max-length", "consumer-timeout")]
+    document: dict[str, object] = {"policies": policies, "operator_policies": [], "global_parameters": 1}
+    assert ignored(document) == {"policies": 2}
+    del document["global_parameters"]
+    assert [part.objects for part in parts(document)] == [[policies[1]]]

@@ -12,10 +12,12 @@ from escrowmq.admin.authority import checked_name
 from escrowmq.admin.bindings import EXCHANGE
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.policies import policy_row
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.values import NESTED, is_nested
 from escrowmq.core.access.imported import DEFAULT_ALGORITHM, exported, imported
 from escrowmq.core.access.permissions import User
+from escrowmq.core.policies.policy import Policy
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.vhost import RESERVED_PREFIX, VirtualHost
@@ -110,6 +112,23 @@ class DefinitionAdmin:
                 )
             )
 
+    def _import_policies(self, given: Mapping[str, Any]) -> None:
+        self._import_policy(given, "all", operator=False)
+
+    def _import_operator_policies(self, given: Mapping[str, Any]) -> None:
+        self._import_policy(given, "queues", operator=True)
+
+    def _import_policy(self, given: Mapping[str, Any], apply_to: str, *, operator: bool) -> None:
+        name, definition = checked_name(given["name"], "name of a policy"), given.get("definition")
+        if not isinstance(definition, dict):
+            raise TypeError(f"policy {name!r} has no definition")
+        priority, apply_to = given.get("priority") or 0, given.get("apply-to") or apply_to
+        policy = Policy(given["vhost"], name, given["pattern"], definition, priority, apply_to, operator)
+        self._directory.policies.put(policy)
+
+    def _import_global_parameters(self, given: Mapping[str, Any]) -> None:
+        self._directory.policies.parameters.put(checked_name(given["name"], "name of a parameter"), given["value"])
+
     def _import_exchanges(self, given: Mapping[str, Any]) -> None:
         vhost = self._directory.vhost(given["vhost"])
         if checked_name(given["name"], "name of an exchange") not in vhost.exchanges:
@@ -144,12 +163,18 @@ class DefinitionAdmin:
                 yield _row("permissions", _fields(permission, "user", "vhost", "configure", "write", "read"))
             for topic in list(self._access.topic_permissions.values()):
                 yield _row("topic_permissions", _fields(topic, "user", "vhost", "exchange", "write", "read"))
+            for name, value in list(self._directory.policies.parameters.values.items()):
+                yield _row("global_parameters", {"name": name, "value": value})
         for vhost in vhosts:
             limits = self._access.vhosts[vhost.name]
             value = _set_limits({"max-connections": limits.max_connections, "max-queues": limits.max_queues})
             if value:
                 found = {"vhost": vhost.name, "component": VHOST_LIMITS, "name": "limits", "value": value}
                 yield _row("parameters", found)
+            for policy in list(self._directory.policies.of(vhost.name)):
+                fields = policy_row(policy)
+                fields["apply-to"] = fields.pop("apply_to")
+                yield _row("operator_policies" if policy.operator else "policies", fields)
             yield from _objects(vhost)
 
 

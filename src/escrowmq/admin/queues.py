@@ -9,6 +9,7 @@ from typing import Final
 from escrowmq.admin.counters import deliveries
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.policies import effective_row
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
 from escrowmq.core.broker import Broker
 from escrowmq.core.counters import arrived
@@ -89,4 +90,5 @@ def _row(queue: Queue, in_doubt: Mapping[str, int]) -> Row:
         "consumers": len(queue.consumers),
         "unavailable": queue.fault,
         "arguments": dict(queue.arguments),
+        **effective_row(queue.effective),
     }

@@ -23,6 +23,7 @@ from escrowmq.admin.moving import MoveAdmin
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.permissions import PermissionAdmin
 from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.policies import PolicyAdmin
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.queues import QueueAdmin
@@ -53,6 +54,7 @@ class AdminService:
             UserAdmin(process, connections, pieces),
             VhostAdmin(process, connections, pieces),
             PermissionAdmin(process, connections, pieces),
+            PolicyAdmin(process, pieces),
             JournalAdmin(process),
             LoginAdmin(process),
             TopologyAdmin(process, pieces),

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from escrowmq.admin.bindings import properties_key
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.policies import effective_row
 from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.policies.policy import EXCHANGE
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Replenishment
 from escrowmq.core.queues.queue import Queue
@@ -29,7 +31,7 @@ class TopologyAdmin:
 
     async def list_exchanges(self, vhost: str | None = None) -> Listing:
         """Return every exchange, or those of one virtual host."""
-        return self._listing(vhost, _exchanges)
+        return self._listing(vhost, self._exchanges)
 
     async def list_bindings(self, vhost: str | None = None) -> Listing:
         """Return every binding, or those of one virtual host, with the implicit ones of the default exchange."""
@@ -44,18 +46,20 @@ class TopologyAdmin:
         vhosts = list(directory.vhosts.values()) if vhost is None else [directory.vhost(vhost)]
         return Listing(self._pieces, (row for each in vhosts for row in rows(each)))
 
-
-def _exchanges(vhost: VirtualHost[Queue]) -> Iterator[Row | None]:
-    for exchange in list(vhost.exchanges.values()):
-        yield {
-            "vhost": vhost.name,
-            "name": exchange.name,
-            "type": exchange.kind,
-            "durable": exchange.durable,
-            "auto_delete": exchange.auto_delete,
-            "internal": exchange.internal,
-            "arguments": dict(exchange.arguments),
-        }
+    def _exchanges(self, vhost: VirtualHost[Queue]) -> Iterator[Row | None]:
+        policies = self._broker.directory.policies
+        for exchange in list(vhost.exchanges.values()):
+            effective = policies.effective(vhost.name, exchange.name, EXCHANGE) if exchange.name else None
+            yield {
+                "vhost": vhost.name,
+                "name": exchange.name,
+                "type": exchange.kind,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": dict(exchange.arguments),
+                **effective_row(effective),
+            }
 
 
 def _bindings(vhost: VirtualHost[Queue]) -> Iterator[Row | None]:

@@ -13,15 +13,15 @@ from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, check_vhost, data_dir_option
 from escrowmq.cli.subcommands import CommandGroup
 
-_vhost_option = click.option("--vhost", help="Only exchanges, queues, bindings and limits of this virtual host.")
+_vhost_option = click.option("--vhost", help="Only exchanges, queues, bindings, policies and limits of this one.")
 
 
 @click.group(cls=CommandGroup)
 def definitions() -> None:
     """Export and import users, queues and other definitions.
 
-    The form is RabbitMQ's: virtual hosts, users with hashes of their passwords, permissions, limits, exchanges, queues
-    and bindings of a running broker. Messages are not among them.
+    The form is RabbitMQ's: virtual hosts, users with hashes of their passwords, permissions, limits, policies,
+    exchanges, queues and bindings of a running broker. Messages are not among them.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def export(data_dir: Path, vhost: str | None) -> None:
 def import_file(data_dir: Path, vhost: str | None, file: Path) -> None:
     """Import the definitions in FILE, or on standard input if it is `-`.
 
-    Exchanges and queues that exist stay as they are. Users, permissions and limits are replaced.
+    Exchanges and queues that exist stay as they are. Users, permissions, limits and policies are replaced.
     """
     try:
         document = files.parsed(sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes())

@@ -57,6 +57,7 @@ COMMANDS: dict[str, Mount] = {
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),
     "permission": Mount("escrowmq.cli.permissions", "permission", "Manage the permissions of users on virtual hosts."),
+    "policy": Mount("escrowmq.cli.policies", "policy", "Manage the policies of a running broker."),
     "tx": Mount(
         "escrowmq.cli.transactions",
         "tx",

@@ -52,6 +52,10 @@ def test_a_file_of_rabbitmq_is_imported() -> None:
     shop = directory.vhost("shop")
     assert (shop.queues["orders"].options.queue_type, shop.queues["orders"].options.max_length) == ("quorum", 100)
     assert shop.exchanges["later"].internal
+    orders = shop.queues["orders"].effective
+    assert orders is not None
+    assert orders == ("ttl", "most", {"message-ttl": 60_000, "max-length": 1000})
+    assert directory.policies.parameters.values == {"internal_cluster_id": "rabbitmq-cluster-id-x"}
     assert "a/b" in directory.vhost("/").queues
     assert {(each.destination.name, each.routing_key) for each in shop.bindings()} == {
         ("orders", "a.#"),
@@ -68,6 +72,17 @@ def test_what_was_exported_is_imported_alike() -> None:
     )
     first = bench.export()
     assert first["rabbit_version"] == "1.2.3"
+    assert first["policies"] == [
+        {
+            "vhost": "shop",
+            "name": "ttl",
+            "pattern": ".*",
+            "apply-to": "queues",
+            "definition": {"message-ttl": 60_000},
+            "priority": 0,
+        }
+    ]
+    assert [row["name"] for row in first["operator_policies"]] == ["most"]
     assert [row["name"] for row in first["queues"]] == ["a/b", "orders"], "without the streams of the topic"
     other = Bench()
     other.load(first)
@@ -125,6 +140,9 @@ def test_an_import_is_done_in_pieces() -> None:
         ("parameters", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": 1}),
         ("queues", {"vhost": "/", "name": "q", "arguments": [1]}),
         ("queues", []),
+        ("policies", {"vhost": "/", "name": "p", "pattern": ""}),
+        ("policies", {"vhost": "/", "name": "p", "pattern": 1, "definition": {"max-length": 1}}),
+        ("global_parameters", {"name": "p"}),
     ],
 )
 def test_a_malformed_object_is_refused(section: str, given: Any) -> None:
@@ -136,6 +154,8 @@ def test_a_malformed_object_is_refused(section: str, given: Any) -> None:
     ("section", "given", "condition"),
     [
         ("queues", {"vhost": "none", "name": "q"}, Condition.NOT_FOUND),
+        ("policies", {"vhost": "none", "name": "p", "pattern": "", "definition": {"expires": 1}}, Condition.NOT_FOUND),
+        ("policies", {"vhost": "/", "name": "p", "pattern": "", "definition": {}}, Condition.INVALID_ARGUMENT),
         ("queues", {"vhost": "/", "name": "amq.q"}, Condition.ACCESS_REFUSED),
         ("queues", {"vhost": "/", "name": "q" * 300}, Condition.INVALID_ARGUMENT),
         ("users", {"name": "u", "password_hash": "x"}, Condition.INVALID_ARGUMENT),

@@ -48,6 +48,9 @@ def test_a_queue_is_listed_with_its_figures() -> None:
         "consumers": 0,
         "unavailable": "",
         "arguments": {},
+        "policy": "",
+        "operator_policy": "",
+        "effective_policy_definition": {},
     }
 
 

@@ -25,11 +25,12 @@ from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailur
 from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
 from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
+from escrowmq.admin.http.policies import POLICY_CHANGES, POLICY_ROUTES
 from escrowmq.admin.http.refusals import refusal
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES}
+CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES, **POLICY_CHANGES}
 WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
@@ -52,7 +53,7 @@ class HttpInterface:
     ) -> None:
         self._broker = broker
         self._open_metrics = open_metrics
-        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **(more or {})})
+        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES, **(more or {})})
 
     def app(self, others: Sequence[BaseRoute] = ()) -> Starlette:
         """Return the application, which also has the routes `others`."""

@@ -326,13 +326,6 @@ def _bindings_between(kind: str) -> Callable[[Reading], Awaitable[Any]]:
     return answer
 
 
-async def _nothing(reading: Reading) -> Any:
-    """Answer for objects that this broker does not have, so that none exist."""
-    if reading.vhost is not None:
-        await reading.check_vhost(await reading.visible())
-    return reading.listed([])
-
-
 class ReadRoute(NamedTuple):
     """The answer to a path, and the tags of which a user needs one."""
 
@@ -391,10 +384,5 @@ READ_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "connections/username/{user}": ReadRoute(_user_connections),
     "consumers": ReadRoute(_consumers),
     "consumers/{vhost}": ReadRoute(_consumers),
-    "policies": ReadRoute(_nothing),
-    "policies/{vhost}": ReadRoute(_nothing),
-    "operator-policies": ReadRoute(_nothing),
-    "operator-policies/{vhost}": ReadRoute(_nothing),
-    "parameters": ReadRoute(_nothing),
 }
 """By path below `/api/`. A user without one of the tags gets 401, as in RabbitMQ."""

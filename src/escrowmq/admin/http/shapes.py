@@ -34,9 +34,7 @@ def queue(row: Row, node: str) -> Shape:
         "messages_ready": row["ready"],
         "messages_unacknowledged": unsettled,
         "consumers": row["consumers"],
-        "policy": None,
-        "operator_policy": None,
-        "effective_policy_definition": {},
+        **_policies(row),
         "message_stats": message_stats(counters),
     }
 
@@ -59,7 +57,16 @@ def message_stats(counters: Row) -> Shape:
 
 def exchange(row: Row) -> Shape:
     """Return an exchange, from a row of `exchange.list`."""
-    return {name: row[name] for name in ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")}
+    names = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+    return {name: row[name] for name in names} | _policies(row)
+
+
+def _policies(row: Row) -> Shape:
+    return {
+        "policy": row["policy"] or None,
+        "operator_policy": row["operator_policy"] or None,
+        "effective_policy_definition": row["effective_policy_definition"],
+    }
 
 
 def binding(row: Row) -> Shape:

@@ -27,6 +27,7 @@ NAMES = {
     "port": "5672",
     "protocol": "amqp091",
     "exchange": "amq.topic",
+    "component": "vhost-limits",
 }
 GUARDED = (
     "/metrics",

@@ -170,17 +170,6 @@ def test_lists_take_columns_order_and_pages() -> None:
     assert worked().get("/api/queues?page=0").status == 400
 
 
-@pytest.mark.parametrize(
-    "path", ["policies", "policies/%2F", "operator-policies", "operator-policies/%2F", "parameters"]
-)
-def test_lists_of_what_the_broker_does_not_have_are_empty(path: str) -> None:
-    assert shown(path) == []
-
-
-def test_policies_of_a_virtual_host_that_does_not_exist_are_not_found() -> None:
-    assert worked().get("/api/policies/none").status == 404
-
-
 def test_a_health_check_names_the_alarms() -> None:
     answer = worked().get("/api/health/checks/alarms")
     assert (answer.status, answer.json["reason"]) == (503, "alarms are in effect: disk")
