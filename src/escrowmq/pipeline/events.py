@@ -31,7 +31,7 @@ from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, num
 from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
 
-BUCKET_BITS = 18
+BUCKET_BITS = 16
 """The work is divided into buckets of 2 ** BUCKET_BITS consecutive positions of a queue."""
 
 
