@@ -5,6 +5,7 @@ A file is assembled and divided by `escrowmq.definitions`. Both directions are d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,10 +18,13 @@ from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.values import NESTED, is_nested
 from escrowmq.core.access.imported import DEFAULT_ALGORITHM, exported, imported
 from escrowmq.core.access.permissions import User
+from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.policies.policy import Policy
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.vhost import RESERVED_PREFIX, VirtualHost
+
+_log = logging.getLogger("escrowmq.admin")
 
 VHOST_LIMITS: Final = "vhost-limits"
 """The component of the parameters that are limits of virtual hosts."""
@@ -51,7 +55,8 @@ class DefinitionAdmin:
 
     async def import_(self, section: str, objects: list[dict[str, Any]]) -> int:
         """Make objects of one section that do not exist, and set users, permissions and limits. Return the number of
-        objects. Exchanges and queues that exist stay as they are. If one is refused, those before it have been made.
+        objects. Exchanges and queues that exist stay as they are. Bindings of exchanges or queues that do not exist are
+        passed over, with a warning in the log. If an object is refused, those before it have been made.
         Raises OperationRefused, BrokerError.
         """
         if is_nested(objects):
@@ -150,7 +155,18 @@ class DefinitionAdmin:
         to_exchange = given["destination_type"] == EXCHANGE
         bind = self._directory.bind_exchange if to_exchange else self._directory.bind_queue
         key, arguments = checked_name(given["routing_key"], "routing key"), dict(given.get("arguments") or {})
-        bind(vhost, given["source"], given["destination"], key, arguments)
+        try:
+            bind(vhost, given["source"], given["destination"], key, arguments)
+        except BrokerError as error:
+            if error.condition is not Condition.NOT_FOUND:
+                raise
+            # RabbitMQ exports the bindings of internal exchanges and of exclusive queues, but not these exchanges and
+            # queues, and passes over such bindings in imports.
+            _log.warning(
+                "the binding of %s '%s' to exchange '%s' in vhost '%s' is not imported: %s",
+                *("exchange" if to_exchange else "queue", given["destination"], given["source"]),
+                *(vhost.name, error.text),
+            )
 
     # -- export
 
