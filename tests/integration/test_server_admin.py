@@ -270,3 +270,30 @@ def test_nothing_secret_is_logged(tmp_path: Path) -> None:
             connect(broker, "alice", "hunter3")
         wait_until(lambda: "login of user 'alice' from 127.0.0.1" in broker.log())
         assert "hunter" not in broker.log()
+
+
+def test_policies_limit_the_queues_of_clients_also_after_a_restart(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        with connect(broker) as connection:
+            channel = connection.channel()
+            channel.queue_declare("events.a", durable=True)
+            for body in (b"1", b"2", b"3"):
+                channel.basic_publish("", "events.a", body, pika.BasicProperties(delivery_mode=2))
+            command(broker, "policy", "set", "short", r"^events\.", '{"max-length": 2}', "--priority", "3")
+            command(broker, "policy", "operator", "set", "most", "", '{"max-length": 1, "expires": 3600000}')
+            assert channel.queue_declare("events.a", passive=True).method.message_count == 1
+        (row,) = as_json(broker, "policy", "list", "--vhost", "/")
+        assert (row["name"], row["apply_to"], row["priority"]) == ("short", "all", 3)
+        broker.restart()
+        assert r"^events\.  all              3  {" in command(broker, "policy", "list")
+        (queue,) = as_json(broker, "queues")
+        assert queue["effective_policy_definition"] == {"max-length": 1, "expires": 3_600_000}
+        command(broker, "policy", "clear", "short")
+        command(broker, "policy", "operator", "clear", "most")
+        assert as_json(broker, "policy", "list") == as_json(broker, "policy", "operator", "list") == []
+        for definition, reason in (
+            ("max-length=1", "DEFINITION is no JSON"),
+            ("[]", "must be a JSON object"),
+        ):
+            assert reason in command(broker, "policy", "set", "p", "", definition, code=2)
+        assert "not recognised policy settings" in command(broker, "policy", "set", "p", "", '{"x": 1}', code=1)

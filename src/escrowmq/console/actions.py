@@ -26,6 +26,7 @@ class Action(NamedTuple):
     logged: bool = True
 
 
+_POLICY: Final = ("vhost", "name", "pattern", "definition", "priority", "apply_to")
 ACTIONS: Final[Mapping[str, Action]] = {
     "branch-commit": Action("tx.commit", ("xid",), "Branch {xid} was committed.", "xid", reasoned=True),
     "branch-rollback": Action("tx.rollback", ("xid",), "Branch {xid} was rolled back.", "xid", reasoned=True),
@@ -71,6 +72,14 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "permission-set": Action(
         "permission.set", ("user", "vhost", "configure", "write", "read"), "User {user} has permissions in {vhost}."
     ),
+    "policy-set": Action("policy.set", _POLICY, "Policy {name} of virtual host {vhost} was set."),
+    "policy-clear": Action("policy.clear", ("vhost", "name"), "Policy {name} was removed.", "name"),
+    "operator-policy-set": Action(
+        "operator_policy.set", _POLICY, "Operator policy {name} of virtual host {vhost} was set."
+    ),
+    "operator-policy-clear": Action(
+        "operator_policy.clear", ("vhost", "name"), "Operator policy {name} was removed.", "name"
+    ),
     "permission-clear": Action("permission.clear", ("user", "vhost"), "User {user} has no permissions in {vhost}."),
 }
 """By name, which is the last part of the path to which the form is sent."""
@@ -80,6 +89,19 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise FormRefused(f"nothing was done: {text!r} is not a number")
     return int(text)
+
+
+def _priority(text: str) -> int:
+    negative = text.startswith("-")
+    return -_count(text[1:]) if negative else _count(text)
+
+
+def _definition(text: str) -> dict[str, Any]:
+    try:
+        return _object(text)
+    except FormRefused as error:
+        example = '{"max-length": 10000}'
+        raise FormRefused(f"nothing was done: the definition must be a JSON object, such as {example}") from error
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -96,6 +118,8 @@ _SHAPED: Final[Mapping[str, Callable[[str], Any]]] = {
     "tags": lambda text: [tag for tag in text.replace(",", " ").split() if tag],
     "count": _count,
     "properties": _object,
+    "definition": _definition,
+    "priority": _priority,
 }
 """Arguments that are not texts."""
 

@@ -6,7 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.http.paths import PathTable
-from escrowmq.console.screens import definitions, journal, messages, overview, people, queues, transactions, unsettled
+from escrowmq.console.screens import (
+    definitions,
+    journal,
+    messages,
+    overview,
+    people,
+    policies,
+    queues,
+    transactions,
+    unsettled,
+)
 from escrowmq.console.visit import Visit
 
 Screen = Callable[[Visit], Awaitable[dict[str, Any]]]
@@ -39,6 +49,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
     "connections": Page(people.connections, "connections.html", "Connections", "connections"),
     "users": Page(people.users, "users.html", "Users", "users", administrators=True),
+    "policies": Page(policies.policies, "policies.html", "Policies", "policies", administrators=True),
     "definitions": Page(definitions.definitions, "definitions.html", "Definitions", "definitions", administrators=True),
 }
 """By path below `/console/`."""
