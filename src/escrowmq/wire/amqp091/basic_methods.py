@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.holdings import SUBSCRIPTION_BYTES
 from escrowmq.core.access.table import Operation
+from escrowmq.core.budget import COMMIT, GETS
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
 from escrowmq.core.queues.consumer import Consumer
@@ -121,6 +122,7 @@ def basic_cancel(channel: Channel, method: spec.BasicCancel) -> None:
 def basic_get(channel: Channel, method: spec.BasicGet, count: int = 1) -> Iterator[bool] | None:
     """Answer `count` consecutive gets. They wait while deliveries return to the queue in pieces."""
     getting = channel.getting
+    channel.broker.engine.requests.left -= 1 + count // GETS
     if not method.no_ack:
         channel.check_room()
     queue = getting.queue_of(method)
@@ -218,6 +220,7 @@ def tx_select(channel: Channel, method: spec.TxSelect) -> None:
 
 def tx_commit(channel: Channel, method: spec.TxCommit) -> Iterator[None] | None:
     """Commit the channel's transaction. The answer waits for the disk (TX-5, TX-8)."""
+    channel.broker.engine.requests.left -= COMMIT
     if transaction.is_large(channel):
         return transaction.commit_in_pieces(channel)
     channel.connection.put(channel.number, channel.commit_ok, transaction.commit(channel))

@@ -140,6 +140,7 @@ class PublishReader:
         most, last = min(self._connection.most_body, LARGE - 1), end - len(address.start) - _LEAST_CONTENT
         last_stop = end - _AROUND_BODY - 2  # where a header frame ends behind which there is room for a body
         canonical = channel.number == CHANNEL
+        requests = self._connection.broker.engine.requests
         form: Form | None = None
         values: Values | None = None
         reply_to = 0  # the offset of a reply-to that asks for a direct reply
@@ -166,6 +167,8 @@ class PublishReader:
                 if form is not None and contents:
                     self.publish(channel, form, contents)
                     contents = []
+                    if requests.left <= 0:
+                        break  # each of these runs is charged
                 values, form = found, self._packed_form(channel, address, found)
                 if form is None:
                     break

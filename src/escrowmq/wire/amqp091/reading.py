@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.core.budget import METHOD, SETTLED, SETTLED_APART
+from escrowmq.core.budget import FRAME, METHOD, SETTLED, SETTLED_APART
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.wire.amqp091 import basic_methods, codes, dtx_methods, escrow_methods, handshake, queue_methods, spec
@@ -368,6 +368,7 @@ class Reader:
 
     def _read_other(self, kind: int, number: int, channel: Channel | None, payload: bytes | memoryview) -> None:
         """Handle a frame that is not a method of an open channel."""
+        self._requests.left -= FRAME
         if kind == codes.FRAME_HEARTBEAT:
             if number or payload:
                 raise SyntaxFault(codes.FRAME_ERROR, "heartbeat frame with a channel or a payload")

@@ -219,7 +219,7 @@ def post(number: int, content: bytes, *, handle: int = 0, priority: int = 0, set
 
 
 def filled(made: Server) -> int:
-    return sum(queue.ready > 0 for queue in made.broker.directory.vhost("/").queues.values())
+    return sum(len(queue.order) > 0 for queue in made.broker.directory.vhost("/").queues.values())
 
 
 def contents(made: Server, name: str) -> list[bytes]:
