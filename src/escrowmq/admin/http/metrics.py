@@ -102,6 +102,7 @@ def overview(status: Figures, totals: Figures) -> Iterator[Metric]:
     yield from _traffic(totals["traffic"])
     yield from _queues(totals["vhosts"])
     yield from _deliveries(totals)
+    yield from _of_channels(totals)
     yield from _transactions(status, totals)
     yield from _journal(status["journal"], totals["process"])
 
@@ -143,6 +144,13 @@ def _process(status: Figures, totals: Figures) -> Iterator[Metric]:
         (counter, "escrowmq_consumers_added", "Consumers added.", totals["consumers_added"]),
         (gauge, "rabbitmq_process_resident_memory_bytes", "Resident memory.", status["memory"]["resident_bytes"]),
         (gauge, "rabbitmq_process_open_fds", "Open files and sockets.", process["open_descriptors"]),
+        (gauge, "rabbitmq_process_open_tcp_sockets", "Open connections.", is_open),
+        (
+            gauge,
+            "rabbitmq_process_max_tcp_sockets",
+            "The limit of open files and sockets.",
+            process["most_descriptors"],
+        ),
         (gauge, "rabbitmq_process_max_fds", "The limit of open files and sockets.", process["most_descriptors"]),
         (gauge, "rabbitmq_resident_memory_limit_bytes", "The memory alarm's limit.", status["memory"]["limit_bytes"]),
         (gauge, "rabbitmq_disk_space_available_bytes", "Free disk space.", status["disk"]["free_bytes"]),
@@ -234,6 +242,41 @@ def _deliveries(totals: Figures) -> Iterator[Metric]:
         yield CounterMetricFamily("rabbitmq_global_messages_" + name, text, value=value)
     for name in ("declared", "created", "deleted"):
         yield CounterMetricFamily(f"rabbitmq_queues_{name}", f"Queues {name}.", value=totals["queues_" + name])
+
+
+def _of_channels(totals: Figures) -> Iterator[Metric]:
+    """Yield the sums over all channels that the dashboards of RabbitMQ 3.8 and 3.9 use. Later ones use the names with
+    `global`.
+    """
+    sums = {key: sum(row[key] for row in totals["traffic"]) for key, *_ in _TRAFFIC}
+    rows = list(totals["vhosts"].values())
+    queued = {key: sum(row[key] for row in rows) for key in (*_BY_VHOST, "fetched", "auto_fetched")}
+    for name, text, value in (
+        ("channel_messages_published", "Messages received from publishers.", sums["received"]),
+        ("channel_messages_confirmed", "Messages confirmed to publishers.", sums["confirmed"]),
+        ("channel_messages_unroutable_dropped", "Messages without a queue that were dropped.", sums["dropped"]),
+        ("channel_messages_unroutable_returned", "Messages without a queue that were returned.", sums["returned"]),
+        (
+            "channel_messages_delivered",
+            "Deliveries that settle at once.",
+            queued["auto_settled"] - queued["auto_fetched"],
+        ),
+        ("channel_messages_delivered_ack", "Deliveries to be acknowledged.", queued["delivered"] - queued["fetched"]),
+        ("channel_messages_redelivered", "Deliveries of messages that were delivered before.", queued["redelivered"]),
+        ("channel_messages_acked", "Messages acknowledged by consumers.", queued["acknowledged"]),
+        ("channel_get", "Messages asked for that settle at once.", queued["auto_fetched"]),
+        ("channel_get_ack", "Messages asked for, to be acknowledged.", queued["fetched"]),
+        ("channel_get_empty", "Requests for a message of an empty queue.", totals["empty_fetches"]),
+        ("queue_messages_published", "Messages that queues got, once for each queue.", queued["arrived"]),
+    ):
+        yield CounterMetricFamily(f"rabbitmq_{name}", text, value=value)
+    consumers = sum(row.get("consumers", 0) for row in rows)
+    yield GaugeMetricFamily("rabbitmq_channel_consumers", "Consumers of queues.", value=consumers)
+    yield GaugeMetricFamily(
+        "rabbitmq_channel_messages_unconfirmed",
+        "Messages to be confirmed that are neither confirmed nor refused, also those of connections that were lost.",
+        value=max(sums["to_confirm"] - sums["confirmed"] - sums["refused"], 0),
+    )
 
 
 def _transactions(status: Figures, totals: Figures) -> Iterator[Metric]:

@@ -37,6 +37,17 @@ OF_RABBITMQS_OVERVIEW = """
     rabbitmq_disk_space_available_limit_bytes rabbitmq_process_open_fds rabbitmq_process_max_fds
 """.split()  # noqa: SIM905 - a list of lines would be longer
 
+OF_OLDER_OVERVIEWS = """
+    rabbitmq_channel_consumers rabbitmq_channel_messages_published_total rabbitmq_channel_messages_confirmed_total
+    rabbitmq_channel_messages_unconfirmed rabbitmq_channel_messages_unroutable_dropped_total
+    rabbitmq_channel_messages_unroutable_returned_total rabbitmq_channel_messages_delivered_total
+    rabbitmq_channel_messages_delivered_ack_total rabbitmq_channel_messages_redelivered_total
+    rabbitmq_channel_messages_acked_total rabbitmq_channel_get_total rabbitmq_channel_get_ack_total
+    rabbitmq_channel_get_empty_total rabbitmq_queue_messages_published_total rabbitmq_process_open_tcp_sockets
+    rabbitmq_process_max_tcp_sockets
+""".split()  # noqa: SIM905
+"""Other metrics, of the overview dashboard of RabbitMQ 3.8 and 3.9."""
+
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
@@ -93,7 +104,19 @@ def test_sums_are_those_of_the_counters() -> None:
 
 
 def test_every_metric_of_rabbitmqs_overview_dashboard_exists() -> None:
-    assert not set(OF_RABBITMQS_OVERVIEW) - scraped(worked()).keys()
+    assert not {*OF_RABBITMQS_OVERVIEW, *OF_OLDER_OVERVIEWS} - scraped(worked()).keys()
+
+
+def test_sums_over_channels_are_those_of_the_counters() -> None:
+    samples = scraped(worked())
+    assert value(samples, "rabbitmq_channel_messages_published_total") == 6
+    assert value(samples, "rabbitmq_channel_messages_unroutable_dropped_total") == 1
+    assert value(samples, "rabbitmq_queue_messages_published_total") == 3
+    assert value(samples, "rabbitmq_channel_get_ack_total") == 2
+    assert value(samples, "rabbitmq_channel_get_total") == 1
+    assert value(samples, "rabbitmq_channel_messages_delivered_ack_total") == 0
+    assert value(samples, "rabbitmq_channel_messages_acked_total") == 1
+    assert value(samples, "rabbitmq_channel_messages_unconfirmed") == 0
 
 
 def test_the_identity_has_the_labels_that_dashboards_join() -> None:
