@@ -83,28 +83,34 @@ class PolicyHistory:
         after = -1
         if not certain and snapshots:
             after = min(snapshots)
-            self.phases = {}
-            self._adopt([row for row in every if row[0] == after])
+            past = [row for row in every if row[0] == after or (row[0] < 0 and row[1] < after)]
+            self._adopt(after, past)
         for snapshot, lsn, kind, payload in every:
             if snapshot < 0 and lsn >= after:
                 self._apply(lsn, kind, decode_change(payload))
         for vhost, phases in list(self.phases.items()):
             self.phases[vhost] = [phase for phase in phases if phase.until >= begin]
 
-    def _adopt(self, rows: Iterable[tuple[int, int, int, bytes]]) -> None:
-        """Begin with the policies in a snapshot. If it does not say that all queues follow them, some may not."""
+    def _adopt(self, lsn: int, rows: Iterable[tuple[int, int, int, bytes]]) -> None:
+        """Begin with the policies in the snapshot at `lsn`; `rows` are its records, and those before it. Those of the
+        virtual hosts with such records are not known before it, nor until the snapshot or a later record says that all
+        queues follow them.
+        """
         found: dict[str, PolicySet] = {}
         settled = set()
-        for _, _, kind, payload in rows:
+        for snapshot, _, kind, payload in rows:
+            if kind not in KINDS:
+                continue
             fields = decode_change(payload)
-            if kind == Kind.POLICY_SET:
-                found.setdefault(plain(fields["vhost"]), PolicySet()).put(policy_of(fields))
-            elif kind == Kind.POLICIES_APPLIED:
+            policies = found.setdefault(plain(fields["vhost"]), PolicySet())
+            if snapshot == lsn and kind == Kind.POLICY_SET:
+                policies.put(policy_of(fields))
+            elif snapshot == lsn:
                 settled.add(plain(fields["vhost"]))
+        self.phases = {}
         for vhost, policies in found.items():
-            earlier = [] if vhost in settled else [PolicyPhase(0, _END, _END, None)]
-            since = 0 if vhost in settled else _END
-            self.phases[vhost] = [*earlier, PolicyPhase(0, _END, since, policies)]
+            end = lsn if vhost in settled or not policies else _END
+            self.phases[vhost] = [PolicyPhase(0, end, _END, None), PolicyPhase(lsn, _END, end, policies)]
 
     def _apply(self, lsn: int, kind: int, fields: Mapping[str, Any]) -> None:
         vhost = plain(fields["name"] if kind == Kind.VHOST_DELETED else fields["vhost"])

@@ -195,9 +195,16 @@ class TestHistory:
         rows = [self.change(20, "a", 20), self.change(25, "b"), self.applied(26)]
         history = PolicyHistory({})
         history.follow(rows, 0, [20], certain=False)
-        assert self.phases(history) == [(0, 26, end, None), (0, 26, end, ["a"]), (25, end, 26, ["a", "b"])]
+        assert self.phases(history) == [(0, 26, end, None), (20, 26, end, ["a"]), (25, end, 26, ["a", "b"])]
         history.follow([*rows, self.applied(20, 20)], 0, [20], certain=False)
-        assert self.phases(history) == [(0, 26, 0, ["a"]), (25, end, 26, ["a", "b"])]
+        assert self.phases(history) == [(0, 20, end, None), (20, 26, 20, ["a"]), (25, end, 26, ["a", "b"])]
+
+    def test_policies_that_end_before_the_first_snapshot_are_not_known(self) -> None:
+        gone = (-1, 15, int(Kind.POLICY_DELETED), encode_change(vhost="/", name="a", operator=False))
+        history = PolicyHistory({})
+        history.follow([gone, self.applied(16)], 10, [20], certain=False)
+        end = 1 << 62
+        assert self.phases(history) == [(0, 20, end, None), (20, end, 20, [])]
 
     def test_policies_end_with_their_virtual_host(self) -> None:
         history = PolicyHistory({})
