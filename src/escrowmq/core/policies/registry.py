@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 KINDS: Final = PARAMETER_KINDS | {Kind.POLICY_SET, Kind.POLICY_DELETED, Kind.POLICIES_APPLIED}
 """The kinds of records that `restore` accepts."""
 _SEARCHES: Final = 4
-"""Patterns searched for that cost one unit of the budget for requests."""
+_ADOPTED: Final = 5
+"""Patterns searched for that cost one unit of the budget for requests, and the units that a queue with other options
+costs.
+"""
 
 
 class Host(Protocol):
@@ -189,6 +192,7 @@ class Policies:
         if options == queue.options:
             return False
         before = queue.options.max_length_bytes
+        self._host.requests.left -= _ADOPTED
         queue.adopt(options)
         return (options.max_length_bytes is None) != (before is None)
 
