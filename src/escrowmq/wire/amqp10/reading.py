@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from escrowmq.core.budget import METHOD
+from escrowmq.core.budget import FRAME, METHOD
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.codec.encoding import skip
 from escrowmq.wire.amqp10.codec.errors import CodecError
@@ -225,6 +225,7 @@ class Reader:
         if kind != (SASL if in_sasl else AMQP):
             raise connection_fault(FRAMING_ERROR, f"unexpected frame of type {kind}")
         if at == end and not in_sasl:
+            self._requests.left -= FRAME
             return  # an empty frame shows that the client is alive
         try:
             if end - at > connection.limits.arguments:

@@ -316,3 +316,12 @@ def test_the_bytes_that_wait_for_the_end_of_a_publish_are_known() -> None:
     assert client.port.endpoint.unread == len(behind)
     made.end_turn()
     assert client.port.endpoint.unread == 0
+
+
+@pytest.mark.rule("FAIR-1")
+def test_of_thousands_of_empty_frames_a_turn_reads_only_a_part() -> None:
+    made, client = connected()
+    made.receive(client.port, EMPTY_FRAME * 3000)
+    assert client.port.endpoint.unread > 8 * 1500
+    made.end_turn()
+    assert client.port.endpoint.unread == 0
