@@ -6,12 +6,13 @@ from collections.abc import Callable
 from struct import pack
 from typing import Final
 
-from bench.brokers import Broker
+from bench.brokers import Broker, EscrowMQ
 from bench.large_requests import DECIDE_OK, DECIDED, decision
 from bench.measure import MeasureError
 from bench.scenario import BACKLOG, fill
 from bench.stalls import lose, take
 from escrowmq import amqp10
+from escrowmq.admin.socket.client import ask
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.amqp091.content import body_frames, properties, publish_head
@@ -88,6 +89,8 @@ def exchanges(broker: Broker, connection: Connection, size: int) -> Callable[[],
 
 
 def list_queues(broker: Broker, connection: Connection, size: int) -> Callable[[], object]:
+    if isinstance(broker, EscrowMQ):
+        ask(broker.data_dir, "vhost.limits", name="/", max_queues=2 * size)
     declared(connection, names_of(size, "list"))
     request = frames.method(1, _LIST, frames.shortstr("a"))
     return lambda: connection.calls(1, [request] * 100, _LIST_OK)

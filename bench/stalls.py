@@ -130,6 +130,7 @@ class ManyQueues(Stalls):
     def _measure(self, broker: Broker, settings: Settings) -> None:
         count = int(50_000 * settings.scale)
         requests = [frames.queue_declare(1, f"many-{number:06d}", durable=True) for number in range(count)]
+        command(broker, "vhost", "limits", "/", "--max-queues", str(2 * count))
         with channel_of(broker) as connection:
             self._watched(broker, "declare", lambda: connection.calls(1, requests, frames.QUEUE_DECLARE_OK))
         self._watched(broker, "snapshot", lambda: command(broker, "journal", "snapshot"))

@@ -281,7 +281,7 @@ class LimitsSection(Section):
         description="The number of connections to a virtual host without a limit of its own.",
     )
     queues_per_vhost: int = Field(
-        default=200_000,
+        default=20_000,
         ge=0,
         description="The number of queues in a virtual host without a limit of its own; 0 means no limit.",
     )

@@ -195,6 +195,6 @@ def test_one_user_or_virtual_host_cannot_take_all_connections_by_default() -> No
 @pytest.mark.rule("FAIR-3")
 def test_channels_of_users_and_queues_of_virtual_hosts_have_limits_by_default() -> None:
     limits = default_limits(LimitsSection())
-    assert (limits.channels_of_user, limits.queues_of_vhost) == (100_000, 200_000)
+    assert (limits.channels_of_user, limits.queues_of_vhost) == (100_000, 20_000)
     boundless = default_limits(LimitsSection(channels_per_user=0, queues_per_vhost=0))
     assert (boundless.channels_of_user, boundless.queues_of_vhost) == (None, None)
