@@ -1,15 +1,18 @@
-"""What programs read below `/api/escrow/` that comes from files: the lives of messages, and records of the journal."""
+"""What programs read below `/api/escrow/` that comes from files: lives of messages, records, and events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
 
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
 from escrowmq.admin.http.management import MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
-from escrowmq.evidence import log
+from escrowmq.evidence import events, log
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.lives import (
     LIVES,
@@ -22,9 +25,17 @@ from escrowmq.evidence.lives import (
     lives,
 )
 
+_UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MOST_RECORDS: Final = 1000
 """Records in one answer."""
-EVIDENCE_PATHS: Final = ("escrow/messages", "escrow/messages/{vhost}/{queue}/{position}", "escrow/journal")
+MOST_LISTENERS: Final = 20
+"""Streams of events at the same time."""
+EVIDENCE_PATHS: Final = (
+    "escrow/messages",
+    "escrow/messages/{vhost}/{queue}/{position}",
+    "escrow/journal",
+    "escrow/events",
+)
 
 
 class EvidenceRoutes:
@@ -32,6 +43,7 @@ class EvidenceRoutes:
 
     def __init__(self, evidence: BrokerFiles) -> None:
         self._evidence = evidence
+        self._listeners = 0
 
     def routes(self) -> dict[str, ReadRoute]:
         """Return the routes by path below `/api/`."""
@@ -39,6 +51,7 @@ class EvidenceRoutes:
             ReadRoute(self.messages, MANAGEMENT),
             ReadRoute(self.message, MANAGEMENT),
             ReadRoute(self.journal, MONITORS),
+            ReadRoute(self.events, MONITORS),
         )
         return dict(zip(EVIDENCE_PATHS, answers, strict=True))
 
@@ -90,6 +103,24 @@ class EvidenceRoutes:
             "next_lsn": page.next_lsn,
             "complete": page.complete,
         }
+
+    async def events(self, reading: Reading) -> Response:
+        """Answer with records as they are written, as server-sent events. Raises HTTPException for too many streams."""
+        seen = reading.headers.get("last-event-id", "") or reading.query.get("from", "")
+        after = log.lsn_of(seen) if seen else None
+        kinds = log.kinds_of(reading.query.get("kind", "")) or events.CHANGES
+        if self._listeners >= MOST_LISTENERS:
+            raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
+        told = events.stream(self._evidence.data_dir, reading.ask, after, kinds)
+        return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
+
+    async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self._listeners += 1
+        try:
+            async for event in told:
+                yield event
+        finally:
+            self._listeners -= 1
 
 
 def evidence_routes(evidence: BrokerFiles) -> Mapping[str, ReadRoute]:
