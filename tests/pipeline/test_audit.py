@@ -51,6 +51,16 @@ def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, tmp_pa
         for row in found
     }
     assert told == {(each.rule, each.name, each.subject) for each in expected}
+    told_to_programs = json.loads((out / "verdicts" / "000001.json").read_text())
+    assert {key: told_to_programs[key] for key in ("run", "clean", "violations", "lsn", "head")} == {
+        "run": 1,
+        "clean": False,
+        "violations": verdict.violations,
+        "lsn": verdict.lsn,
+        "head": verdict.head,
+    }
+    assert sum(rule["broken"] for rule in told_to_programs["rules"]) == verdict.violations
+    assert {(each["rule"], each["name"]) for each in told_to_programs["found"]} <= {(a, b) for a, b, _ in told}
     for each in expected:
         (row,) = [
             row for row in found if each.subject in (f"{row['queue']} {row['position']}", f"branch {row['branch']}")

@@ -35,6 +35,7 @@ from escrowmq.pipeline.branches import DDL as STEPS
 from escrowmq.pipeline.causes import NEVER, QueueTerms, by_phase
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
+from escrowmq.pipeline.coverage import recorded
 from escrowmq.pipeline.ddl import ddl
 from escrowmq.pipeline.frames import SCHEMA as RECORDS
 from escrowmq.pipeline.lifecycle import MessageFacts
@@ -46,8 +47,10 @@ from escrowmq.pipeline.planning import PIECE, NoJournalError, Piece, Plan, plan
 from escrowmq.pipeline.policies import KnownPhases, PolicyHistory
 from escrowmq.pipeline.progress import Tasks, Watch
 from escrowmq.pipeline.report import write_report
+from escrowmq.pipeline.rule_counts import rule_counts
 from escrowmq.pipeline.sequences import Wrong
 from escrowmq.pipeline.store import Queue, State, Store
+from escrowmq.pipeline.verdict_file import violations_of, write_verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -238,12 +241,15 @@ class Audit:
             raise OutrunError(self.journal)
         lives.write(self)
         self.progress("report")
-        write_report(self, verdict, messages)
+        moves = recorded(messages, self.facts())
+        counts, found = rule_counts(self, verdict, moves), violations_of(self)
+        write_report(self, verdict, counts, moves)
         if self.lake is not None:
             self.progress("tables of the lakehouse")
             schemas = {"silver.messages": ddl(MESSAGES), "silver.branches": f"{decisions.DDL}, state string"}
             lake.publish(self.lake, self.store, schemas)
         self._commit()
+        write_verdict(self.store.folder, verdict, self.plan.journal_id, counts, found)
         return verdict
 
     def before(self, table: str, schema: str | None = None) -> DataFrame | None:

@@ -44,6 +44,15 @@ def recorded(messages: DataFrame, facts: MessageFacts) -> RecordedMoves:
     return RecordedMoves(delivered, sum(row.moved if each else row.back for row, each in zip(rows, once, strict=True)))
 
 
+def counted(subject: str, rule: tuple[str, str], number: int, found: RecordedMoves) -> int:
+    """Return on how many a rule was checked. The arguments are those of `checked`."""
+    if subject == "messages" and rule in _OF_DELIVERIES:
+        return found.delivered
+    if subject == "messages" and rule == _OF_MOVES:
+        return found.moved
+    return 0 if subject == "link termini" and rule == _OF_LINKS and not found.delivered else number
+
+
 def checked(subject: str, rule: tuple[str, str], number: int, found: RecordedMoves) -> str:
     """Return on what a rule was checked, in words.
 

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.human import duration, size
-from escrowmq.pipeline import half, plots
-from escrowmq.pipeline.coverage import RecordedMoves, checked, recorded
+from escrowmq.pipeline import plots
+from escrowmq.pipeline.coverage import RecordedMoves
 from escrowmq.pipeline.digests import Compared
-from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.page import STYLE, life_of, lives_of, table, violation
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from escrowmq.pipeline.audit import Audit, Verdict
+    from escrowmq.pipeline.rule_counts import RuleCount
 
 SHOWN: Final = 100
 QUEUES: Final = 12
 
 
-def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
-    """Write the report into the folder of the tables, and return its path. `messages` are those of this run."""
+def write_report(audit: Audit, verdict: Verdict, counts: Sequence[RuleCount], moves: RecordedMoves) -> Path:
+    """Write the report into the folder of the tables, and return its path."""
 
     def rows(table: str, query: str) -> list[dict[str, Any]]:
         """Return the result of a query over `{table}`. Queries limit their results to the size of a page."""
@@ -56,8 +53,7 @@ def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
             parts.append(f'<p class="note">{note}</p>')
     if told:
         parts.append("<h2>Messages of violations</h2>" + "".join(map(life_of, told.values())))
-    moves = recorded(messages, audit.facts())
-    parts.append("<h2>Rules</h2>" + _rules(audit, verdict, rows("gold.violations", _BROKEN), moves))
+    parts.append("<h2>Rules</h2>" + _rules(verdict, counts, moves))
     if doubt:
         parts.append("<h2>In doubt</h2>")
         lines = [(row["branch"], row["xid"] or "", row["owner"] or "", _time(row["prepared_at"])) for row in doubt]
@@ -81,12 +77,6 @@ def write_report(audit: Audit, verdict: Verdict, messages: DataFrame) -> Path:
     return path
 
 
-_BROKEN: Final = """
-    select rule, name, subject, count(*) count
-    from (
-        select *, case when position is not null then 'messages' when branch is not null then 'branches' end subject
-        from {table}
-    ) group by rule, name, subject"""
 _MINUTES: Final = """
     select minute, sum(published) published, sum(settled) settled from {table}
     where minute is not null group by minute"""
@@ -173,32 +163,9 @@ def _frames(count: int) -> str:
     return f"{count:,} frame{'s' * (count != 1)}"
 
 
-def _rules(audit: Audit, verdict: Verdict, broken: Sequence[Mapping[str, Any]], moves: RecordedMoves) -> str:
+def _rules(verdict: Verdict, counts: Sequence[RuleCount], moves: RecordedMoves) -> str:
     """Return the table of rules: what each is about, how many of these were checked, and how often it was broken."""
-    state = audit.state
-    numbers = {
-        "messages": verdict.messages,
-        "branches": audit.store.written["silver.branches"].count(),
-        "groups of bulk readers": len(state.groups),
-        "applications with epochs": len(state.epochs),
-        "names": len(state.names),
-        "records": verdict.records,
-        "link termini": len(state.termini),
-        "queues of half messages": sum(queue.name == half.HIDDEN for queue in state.queues.values()),
-        "consumer groups": len(state.consumer_groups),
-        "routes": audit.routed,
-    }
-    subjects = of_subjects()
-    of_several = Counter(each for names in subjects.values() for each in names)
-    lines = []
-    for subject, names in subjects.items():
-        for rule, name in names:
-            found = [row for row in broken if (row["rule"], row["name"]) == (rule, name)]
-            if of_several[rule, name] > 1:  # such as "lost", of a message, of a branch, and of the end of the log
-                wanted = subject if subject in ("messages", "branches") else None
-                found = [row for row in found if row["subject"] == wanted]
-            count = sum(row["count"] for row in found)
-            lines.append((rule, name, checked(subject, (rule, name), numbers[subject], moves), f"{count:,}"))
+    lines = [(each.rule, each.name, each.told, f"{each.broken:,}") for each in counts]
     note = ""
     if moves.delivered < verdict.messages:
         note = (

@@ -27,7 +27,7 @@ STATE: Final = "state.json"
 LOCK: Final = "lock"
 GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches", "silver.identities"})
 """Tables to which every run adds rows. The latest partition of any other table contains all of it."""
-OURS: Final = frozenset({"bronze", "silver", "gold", "state", "staging", "lake", "report", "spark", LOCK})
+OURS: Final = frozenset({"bronze", "silver", "gold", "state", "staging", "lake", "report", "spark", "verdicts", LOCK})
 """The names of our files and folders, without a suffix that follows a dot."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.pipeline.coverage import RecordedMoves, checked
+from escrowmq.pipeline.coverage import RecordedMoves, checked, counted
 
 NONE = RecordedMoves(0, 0)
 
@@ -40,3 +40,12 @@ def test_deliveries_after_the_settlement_are_also_seen_in_returns_and_reservatio
 
 def test_other_rules_are_checked_on_all_messages() -> None:
     assert checked("messages", ("ORD-1", "reordered"), 7000, NONE) == "7,000 messages"
+
+
+def test_the_number_is_the_one_that_the_words_have() -> None:
+    found = RecordedMoves(3, 5)
+    assert counted("messages", ("ORD-3", "not marked"), 7, found) == 3
+    assert counted("messages", ("TX-8", "delivered again"), 7, found) == 5
+    assert counted("messages", ("ORD-1", "reordered"), 7, found) == 7
+    assert counted("link termini", ("SET-10", "delivered without acquisition"), 7, NONE) == 0
+    assert counted("link termini", ("SET-10", "delivered without acquisition"), 7, found) == 7
