@@ -526,6 +526,16 @@ class HttpSection(Section):
     connections: int = Field(
         default=200, ge=1, description="The number of open connections; further requests are answered with 503."
     )
+    audits: File | None = Field(
+        default=None,
+        description="The folder of `escrowmq audit --out` for this broker. With it, the console and "
+        "`/api/escrow/audits` show the verdicts of audits, and administrators can start one there.",
+    )
+    backups: File | None = Field(
+        default=None,
+        description="The folder of `escrowmq backup` for this broker. With it, administrators can start a backup from "
+        "the console.",
+    )
 
 
 class CompatibilitySection(Section):

@@ -15,6 +15,7 @@ from escrowmq.console.pages import MENU
 from tests.broker import wait_until
 from tests.integration.test_server_http import HttpBroker, started
 from tests.interop.node_clients import NODE
+from tests.unit.evidence.test_audits import write
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,7 +39,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpBroker]:
-    with started(tmp_path_factory.mktemp("console")) as found:
+    folder = tmp_path_factory.mktemp("console")
+    config = folder / "broker.toml"
+    config.write_text('[http]\naudits = "audits"\nbackups = "backups"\n')
+    with started(folder, "--config", str(config)) as found:
         prepare(found)
         yield found
 
@@ -215,7 +219,7 @@ def test_the_overview_refreshes_itself_and_draws(browser: Browser, site: HttpBro
         before = page.locator("#live").element_handle()
         assert before is not None
         page.wait_for_function("element => !element.isConnected", arg=before)
-        assert page.locator(".tile").count() == 6
+        assert page.locator(".tile").count() == 7
 
 
 def test_everything_can_be_reached_by_keyboard(browser: Browser, site: HttpBroker) -> None:
@@ -227,3 +231,38 @@ def test_everything_can_be_reached_by_keyboard(browser: Browser, site: HttpBroke
             page.keyboard.press("Tab")
             reached.add(page.evaluate("document.activeElement.textContent.trim()"))
         assert {title for _, title in MENU.values()} <= reached
+
+
+def test_the_verdicts_of_audits_are_shown_and_one_audit_is_started(browser: Browser, site: HttpBroker) -> None:
+    folder = site.broker.data_dir.parent / "audits"
+    folder.mkdir()
+    write(folder, 1)
+    write(folder, 2, violations=1, queue=EVIL)
+    with Visitor(browser, site) as page:
+        assert "violations, " in page.locator(".tile", has_text="Last audit").inner_text()
+        page.click("nav >> text=Audit")
+        assert "1 violation, in run 2" in page.locator(".notice.failed").inner_text()
+        page.wait_for_selector(".plot canvas")
+        page.click("#found ~ * tbody a >> nth=0")
+        assert page.locator("[name=queue]").input_value() == EVIL
+        page.click("nav >> text=Audit")
+        page.click("summary:has-text('Run now')")
+        page.click("form[action$=audit-start] button")
+        assert "was started" in page.locator(".notice.done").inner_text()
+        page.wait_for_selector("text=The audit that guest started")
+        assert page.locator("summary:has-text('Run now')").count() == 0
+        assert violations(page) == []
+    assert "audit started by='guest'" in site.broker.log()
+
+
+def test_a_backup_is_started_and_its_outcome_is_shown(browser: Browser, site: HttpBroker) -> None:
+    def ended() -> bool:
+        page.reload()
+        return page.locator("text=ended with exit status").count() == 1
+
+    with Visitor(browser, site) as page:
+        page.click("summary:has-text('Back up')")
+        page.click("form[action$=backup-start] button")
+        wait_until(ended)
+        assert "exit status 0" in page.locator("text=ended with exit status").inner_text()
+        assert violations(page) == []

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 LONGEST_REASON: Final = 1000
+AUDIT: Final = "job audit"
+BACKUP: Final = "job backup"
+"""Commands that the HTTP process starts itself; no operations of the broker."""
 
 
 class FormRefused(Exception):  # noqa: N818 - named for what happened
@@ -63,6 +66,8 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "connection-close": Action("connection.close", ("peer", "reason"), "The connection from {peer} was closed."),
     "journal-snapshot": Action("journal.snapshot", (), "A snapshot was taken.", logged=False),
     "journal-compact": Action("journal.compact", (), "The journal was compacted.", logged=False),
+    "audit-start": Action(AUDIT, (), "The audit was started."),
+    "backup-start": Action(BACKUP, (), "The backup was started."),
     "user-add": Action("user.add", ("name", "password", "tags"), "User {name} was added."),
     "user-tags": Action("user.tags", ("name", "tags"), "User {name} has new tags."),
     "user-password": Action("user.password", ("name", "password"), "User {name} has a new password."),

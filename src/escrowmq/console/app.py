@@ -22,13 +22,14 @@ from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
-from escrowmq.console.actions import ACTIONS, FormRefused, arguments_of, outcome_of
+from escrowmq.console.actions import ACTIONS, AUDIT, BACKUP, FormRefused, arguments_of, outcome_of
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
 from escrowmq.console.rendering import render
-from escrowmq.console.screens import definitions, overview
+from escrowmq.console.screens import audits, definitions, overview
 from escrowmq.console.sessions import LoginSession, Sessions
 from escrowmq.console.visit import Visit
+from escrowmq.evidence.commands import CommandRefused, OperatorCommand
 from escrowmq.evidence.files import BrokerFiles
 
 HOME: Final = "/console/"
@@ -56,11 +57,12 @@ class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
 
 
 class Console:
-    """The console over `broker`, whose files are `evidence`."""
+    """The console over `broker`, whose files are `files`."""
 
-    def __init__(self, broker: AskedBroker, evidence: BrokerFiles, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, broker: AskedBroker, files: BrokerFiles, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
-        self._evidence = evidence
+        self.files = files
+        self._jobs: Mapping[str, OperatorCommand] = {AUDIT: files.audit, BACKUP: files.backup}
         self.sessions = Sessions(clock)
         self._rates = Rates(broker)
 
@@ -74,6 +76,7 @@ class Console:
             Route("/console/login", self._guarded(self.login), methods=["POST"]),
             Route("/console/logout", self._guarded(self.logout), methods=["POST"]),
             Route("/console/rates", self._guarded(self.rates)),
+            Route("/console/trend", self._guarded(self.trend)),
             Route("/console/actions/{name}", self._guarded(self.act), methods=["POST"]),
             Route("/console/definitions/file", self._guarded(self.definitions)),
             Route("/console/definitions/import", self._guarded(self.import_definitions), methods=["POST"]),
@@ -142,6 +145,10 @@ class Console:
         """Answer with the columns of the plots."""
         return JSONResponse(await overview.rates(await self._visit(request, {})), headers=HEADERS)
 
+    async def trend(self, request: Request) -> Response:
+        """Answer with the columns of the plot of audits."""
+        return JSONResponse(await audits.trend(await self._visit(request, {})), headers=HEADERS)
+
     async def page(self, request: Request) -> Response:
         """Show a page."""
         path = segments(_path(request).encode())
@@ -175,8 +182,10 @@ class Console:
         _check_administrator(operator)
         back = _local(form.get("back", ""))
         try:
-            result = await self._broker.ask(action.operation, **arguments_of(action, form, operator.user))
-        except (FormRefused, BrokerRefused) as refusal:
+            arguments = arguments_of(action, form, operator.user)
+            job = self._jobs.get(action.operation)
+            result = await (self._broker.ask(action.operation, **arguments) if job is None else job.start(**arguments))
+        except (FormRefused, BrokerRefused, CommandRefused) as refusal:
             session.notices.append(("failed", str(refusal)))
         else:
             session.notices.append(("done", outcome_of(action, form, result)))
@@ -206,7 +215,7 @@ class Console:
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
         session, operator = await self._session(request)
         query = dict(request.query_params)
-        return Visit(self._broker, self._rates, self._evidence, session, operator, _path(request), names, query)
+        return Visit(self._broker, self._rates, self.files, session, operator, _path(request), names, query)
 
     def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler whose failures are pages."""

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.http.paths import PathTable
 from escrowmq.console.screens import (
+    audits,
     definitions,
     journal,
     messages,
@@ -47,6 +48,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "unsettled": Page(unsettled.unsettled, "unsettled.html", "Unsettled", "unsettled"),
     "journal": Page(journal.journal, "journal.html", "Journal", "journal"),
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
+    "audits": Page(audits.audits, "audits.html", "Audit", "audits"),
     "connections": Page(people.connections, "connections.html", "Connections", "connections"),
     "users": Page(people.users, "users.html", "Users", "users", administrators=True),
     "policies": Page(policies.policies, "policies.html", "Policies", "policies", administrators=True),

@@ -20,7 +20,7 @@ class Visit(NamedTuple):
 
     broker: AskedBroker
     rates: Rates
-    evidence: BrokerFiles
+    files: BrokerFiles
     session: LoginSession
     operator: Operator
     path: str

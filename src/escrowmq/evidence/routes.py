@@ -1,18 +1,19 @@
-"""What programs read below `/api/escrow/` that comes from files: lives of messages, records, and events."""
+"""What programs read below `/api/escrow/` that comes from files: the lives of messages, records of the journal, and
+audits.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
-
+from escrowmq.admin.http.app import MoreRoutes
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
-from escrowmq.admin.http.management import MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
-from escrowmq.evidence import events, log
+from escrowmq.admin.http.management import ADMINISTRATORS, MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
+from escrowmq.admin.http.writing import ChangeAnswer, WriteRoute, Writing
+from escrowmq.evidence import log
+from escrowmq.evidence.commands import CommandRefused
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.lives import (
     LIVES,
@@ -25,35 +26,33 @@ from escrowmq.evidence.lives import (
     lives,
 )
 
-_UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MOST_RECORDS: Final = 1000
 """Records in one answer."""
-MOST_LISTENERS: Final = 20
-"""Streams of events at the same time."""
-EVIDENCE_PATHS: Final = (
-    "escrow/messages",
-    "escrow/messages/{vhost}/{queue}/{position}",
-    "escrow/journal",
-    "escrow/events",
-)
+MESSAGES: Final = "escrow/messages"
+MESSAGE: Final = "escrow/messages/{vhost}/{queue}/{position}"
+JOURNAL: Final = "escrow/journal"
+AUDITS: Final = "escrow/audits"
+AUDIT: Final = "escrow/audits/{run}"
 
 
-class EvidenceRoutes:
-    """The answers to the paths in `EVIDENCE_PATHS`."""
+class FileRoutes:
+    """The answers that come from `files`."""
 
-    def __init__(self, evidence: BrokerFiles) -> None:
-        self._evidence = evidence
-        self._listeners = 0
+    def __init__(self, files: BrokerFiles) -> None:
+        self._files = files
 
-    def routes(self) -> dict[str, ReadRoute]:
-        """Return the routes by path below `/api/`."""
-        answers = (
-            ReadRoute(self.messages, MANAGEMENT),
-            ReadRoute(self.message, MANAGEMENT),
-            ReadRoute(self.journal, MONITORS),
-            ReadRoute(self.events, MONITORS),
+    def routes(self) -> MoreRoutes:
+        """Return the routes."""
+        return MoreRoutes(
+            {
+                MESSAGES: ReadRoute(self.messages, MANAGEMENT),
+                MESSAGE: ReadRoute(self.message, MANAGEMENT),
+                JOURNAL: ReadRoute(self.journal, MONITORS),
+                AUDITS: ReadRoute(self.audits, MONITORS),
+                AUDIT: ReadRoute(self.audit, MONITORS),
+            },
+            {AUDITS: {"POST": WriteRoute(self.start_audit, ADMINISTRATORS)}},
         )
-        return dict(zip(EVIDENCE_PATHS, answers, strict=True))
 
     async def messages(self, reading: Reading) -> Any:
         """Answer with the lives of the messages that have the id or correlation id of the query."""
@@ -81,8 +80,8 @@ class EvidenceRoutes:
         return _shaped(found, end_lsn)
 
     async def _lives(self, reading: Reading, search: Search) -> tuple[LivesFound, int]:
-        await self._evidence.indexer.looked()
-        found = await lives(self._evidence.data_dir, search, reading.ask, reading.operator)
+        await self._files.indexer.looked()
+        found = await lives(self._files.data_dir, search, reading.ask, reading.operator)
         status = await reading.ask("status")
         return found, status["journal"]["end_lsn"]
 
@@ -92,7 +91,7 @@ class EvidenceRoutes:
         kinds = log.kinds_of(query.get("kind", ""))
         most = _count(query.get("count", "") or str(log.SHOWN))
         end = log.lsn_of(query["to"]) if query.get("to") else None
-        folder = self._evidence.data_dir
+        folder = self._files.data_dir
         if query.get("from") or end is not None:
             page = await asyncio.to_thread(log.after, folder, log.lsn_of(query.get("from") or "0"), kinds, most, end)
         else:
@@ -104,28 +103,39 @@ class EvidenceRoutes:
             "complete": page.complete,
         }
 
-    async def events(self, reading: Reading) -> Response:
-        """Answer with records as they are written, as server-sent events. Raises HTTPException for too many streams."""
-        seen = reading.headers.get("last-event-id", "") or reading.query.get("from", "")
-        after = log.lsn_of(seen) if seen else None
-        kinds = log.kinds_of(reading.query.get("kind", "")) or events.CHANGES
-        if self._listeners >= MOST_LISTENERS:
-            raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
-        told = events.stream(self._evidence.data_dir, reading.ask, after, kinds)
-        return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
+    async def audits(self, reading: Reading) -> Any:
+        """Answer with the latest runs of the audit, and with the state of the one that was started here."""
+        del reading
+        audits = self._files.audits
+        runs = [] if audits is None else await asyncio.to_thread(audits.runs)
+        return {
+            "configured": audits is not None,
+            "runs": [run.summary for run in runs],
+            "job": self._files.audit.shown(),
+        }
 
-    async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        self._listeners += 1
+    async def audit(self, reading: Reading) -> Any:
+        """Answer with the whole verdict of one run."""
+        number, audits = reading.names["run"], self._files.audits
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise BadQuery("the run is not a number")
+        run = None if audits is None else await asyncio.to_thread(audits.run, int(number))
+        if run is None:
+            raise NothingThere(f"no verdict of a run {number}")
+        return run.content
+
+    async def start_audit(self, writing: Writing) -> ChangeAnswer:
+        """Start an audit."""
         try:
-            async for event in told:
-                yield event
-        finally:
-            self._listeners -= 1
+            await self._files.audit.start(writing.operator.user)
+        except CommandRefused as refusal:
+            raise BadQuery(str(refusal)) from refusal
+        return ChangeAnswer(202, self._files.audit.shown())
 
 
-def evidence_routes(evidence: BrokerFiles) -> Mapping[str, ReadRoute]:
-    """Return the routes of `evidence` by path below `/api/`."""
-    return EvidenceRoutes(evidence).routes()
+def file_routes(files: BrokerFiles) -> MoreRoutes:
+    """Return the routes that come from `files`."""
+    return FileRoutes(files).routes()
 
 
 def _count(text: str) -> int:

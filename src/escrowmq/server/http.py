@@ -54,6 +54,8 @@ class HttpProcess:
         self._options: dict[str, Any] = {
             "data_dir": str(config.data_dir),
             "open_metrics": config.http.open_metrics,
+            "audits": None if config.http.audits is None else str(config.http.audits),
+            "backups": None if config.http.backups is None else str(config.http.backups),
             "connections": config.http.connections,
             "sockets": [sock.fileno() for sock in sockets],
             "https": config.http.tls,

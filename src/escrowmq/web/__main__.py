@@ -26,7 +26,7 @@ from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.repetition import Repetition
 from escrowmq.console.app import Console
 from escrowmq.evidence.files import BrokerFiles
-from escrowmq.evidence.routes import evidence_routes
+from escrowmq.evidence.routes import file_routes
 from escrowmq.web.https import https_context, load_certificate
 
 _LARGEST_HEAD = 64 << 10
@@ -44,11 +44,12 @@ class _Server(uvicorn.Server):
 
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
-    evidence = BrokerFiles(Path(options["data_dir"]))
-    broker = GuardedBroker(RemoteBroker(evidence.data_dir))
-    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=evidence_routes(evidence))
+    folders = [None if options[name] is None else Path(options[name]) for name in ("audits", "backups")]
+    files = BrokerFiles(Path(options["data_dir"]), *folders)
+    broker = GuardedBroker(RemoteBroker(files.data_dir))
+    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=file_routes(files))
     config = uvicorn.Config(
-        interface.app(Console(broker, evidence).routes()),
+        interface.app(Console(broker, files).routes()),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",
@@ -69,7 +70,10 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin.fileno(), _hear, server, loop)
     loop.add_signal_handler(signal.SIGTERM, _stop, server)
-    await server.serve(sockets)
+    try:
+        await server.serve(sockets)
+    finally:
+        files.stop()
 
 
 def _hear(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:

@@ -20,10 +20,16 @@ FORM = "application/x-www-form-urlencoded"
 class Browser(HttpSite):
     """A browser that has logged in as `user`. The password of user `u` is `password of u`."""
 
-    def __init__(self, made: SimServer | None = None, user: str = "guest", folder: Path = Path("/nonexistent")) -> None:
+    def __init__(
+        self,
+        made: SimServer | None = None,
+        user: str = "guest",
+        folder: Path = Path("/nonexistent"),
+        audits: Path | None = None,
+    ) -> None:
         super().__init__(made)
         self.now = 1000.0
-        self.console = Console(self.broker, BrokerFiles(folder), lambda: self.now)
+        self.console = Console(self.broker, BrokerFiles(folder, audits), lambda: self.now)
         self.app = HttpInterface(self.broker).app(self.console.routes())
         self.cookie = ""
         access = self.server.broker.access

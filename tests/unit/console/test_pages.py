@@ -12,18 +12,19 @@ import pytest
 from escrowmq.console.pages import MENU, PAGES
 from escrowmq.core.branches.branch import State
 from escrowmq.evidence import log
-from escrowmq.evidence.indexing import Indexer
 from escrowmq.history.events import IndexedBranch, MessageEvent
 from escrowmq.history.index import MessageIndex
 from tests.unit.admin.test_half import Bench as HalfBench
 from tests.unit.console.sites import Browser, notices
-from tests.unit.evidence.sites import index
+from tests.unit.evidence.sites import index, no_indexer
+from tests.unit.evidence.test_audits import write
 from tests.unit.evidence.test_log import damaged, journal_with
 from tests.unit.history.test_following import written
 from tests.unit.inspection.journals import small_journal
 from tests.unit.wire.amqp091.clients import pair
 from tests.unit.wire.amqp091.test_dtx_methods import prepared
 
+__all__ = ("no_indexer",)
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -131,11 +132,7 @@ def test_arguments_that_utf8_and_json_have_not_are_shown() -> None:
     assert "x-odder" in browser.text("/console/queues/%2F/odd")
 
 
-def test_a_queue_that_is_named_like_a_branch_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(_: Indexer) -> None:
-        pass
-
-    monkeypatch.setattr(Indexer, "looked", nothing)
+def test_a_queue_that_is_named_like_a_branch_is_none(tmp_path: Path) -> None:
     with closing(MessageIndex(tmp_path)) as index:
         index.begin(b"journal")
         index.add_queue(1, "/", "q", 10)
@@ -201,13 +198,7 @@ def test_damage_of_the_journal_is_shown(tmp_path: Path) -> None:
     assert (answer.status, b"the log is damaged there" in answer.body) == (404, True)
 
 
-def test_lives_of_messages_are_for_those_who_may_read_the_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def nothing(_: Indexer) -> None:
-        pass
-
-    monkeypatch.setattr(Indexer, "looked", nothing)
+def test_lives_of_messages_are_for_those_who_may_read_the_queue(tmp_path: Path) -> None:
     written(tmp_path, 2).journal.close()
     index(tmp_path)
     browser = Browser(user="m", folder=tmp_path)
@@ -216,13 +207,7 @@ def test_lives_of_messages_are_for_those_who_may_read_the_queue(
     assert "accepted" in browser.text("/console/messages?id=m1")
 
 
-def test_a_search_refreshes_its_results_until_the_index_has_the_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def nothing(_: Indexer) -> None:
-        pass
-
-    monkeypatch.setattr(Indexer, "looked", nothing)
+def test_a_search_refreshes_its_results_until_the_index_has_the_journal(tmp_path: Path) -> None:
     browser = Browser(folder=tmp_path)
     text = browser.text("/console/messages?id=m1")
     assert "The index has no such message yet" in text
@@ -259,3 +244,35 @@ def test_a_column_of_texts_is_sorted_upwards_first_and_one_of_numbers_downwards(
     assert '<a href="?sort=name">Name</a>' in text
     assert '<a href="?sort=held&sort_reverse=true">Held</a>' in text
     assert '<a href="?sort=name&sort_reverse=true">Name</a>' in browser.text("/console/queues?sort=name")
+
+
+def test_the_verdicts_of_audits_are_shown_with_links_to_messages(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    write(tmp_path, 2, violations=2, queue=EVIL)
+    browser = Browser(user="m", audits=tmp_path)
+    text = browser.text("/console/audits")
+    assert "2 violations, in run 2" in text
+    assert f"/console/messages?vhost=%2F&queue={quote(EVIL, safe='')}&position=7" in text
+    assert EVIL not in text
+    assert "/console/actions/audit-start" not in text  # it is for administrators
+    assert "CLEAN" in browser.text("/console/audits?run=1")
+    assert browser.open("/console/audits?run=3").status == 404
+    assert browser.open("/console/audits?run=x").status == 400
+    overview = browser.text("/console/")
+    assert "Last audit" in overview
+    assert "violations, " in overview
+    assert browser.open("/console/trend").json["violations"] == [0, 2]
+
+
+def test_without_a_folder_for_audits_the_page_says_which_setting_is_missing() -> None:
+    browser = Browser()
+    assert "set http.audits" in browser.text("/console/audits")
+    assert "Last audit" not in browser.text("/console/")
+
+
+def test_an_audit_that_cannot_be_started_is_refused_with_a_notice(tmp_path: Path) -> None:
+    browser = Browser(audits=tmp_path)
+    browser.console.files.audit.lack = lambda: "it needs Spark"
+    token = browser.text("/console/users").partition('name="form_token" value="')[2].partition('"')[0]
+    browser.send("/console/actions/audit-start", {"form_token": token, "back": "/console/audits"})
+    assert notices(browser.open("/console/audits")) == [("failed", "it needs Spark")]

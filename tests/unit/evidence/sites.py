@@ -9,7 +9,7 @@ import pytest
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.indexing import Indexer
-from escrowmq.evidence.routes import evidence_routes
+from escrowmq.evidence.routes import file_routes
 from escrowmq.history.following import bring_up_to_date
 from escrowmq.history.index import MessageIndex
 from tests.harness.server import SimServer
@@ -19,10 +19,10 @@ from tests.unit.admin.http.sites import HttpSite
 class FileSite(HttpSite):
     """A site with users `m` (monitoring), `u` (management) and `plain` (no tag)."""
 
-    def __init__(self, folder: Path, made: SimServer | None = None) -> None:
+    def __init__(self, folder: Path, made: SimServer | None = None, audits: Path | None = None) -> None:
         super().__init__(made)
-        self.folder = folder
-        self.app = HttpInterface(self.broker, more=evidence_routes(BrokerFiles(folder))).app()
+        self.files = BrokerFiles(folder, audits)
+        self.app = HttpInterface(self.broker, more=file_routes(self.files)).app()
         for name, tags in (("m", ("monitoring",)), ("u", ("management",)), ("plain", ())):
             self.server.broker.access.add_user(name, "hash", tags)
 

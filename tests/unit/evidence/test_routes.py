@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.evidence.routes import EVIDENCE_PATHS, MOST_RECORDS
+from escrowmq.evidence.files import BrokerFiles
+from escrowmq.evidence.routes import MOST_RECORDS, file_routes
 from tests.unit.admin.http.sites import login
 from tests.unit.evidence.sites import FileSite, index, no_indexer
+from tests.unit.evidence.test_audits import write
 from tests.unit.evidence.test_log import damaged, journal_with
 from tests.unit.history.test_following import written
 
 __all__ = ("no_indexer",)
-NAMES = {"vhost": "%2F", "queue": "q", "position": "0"}
-PATHS = tuple("/api/" + path.format(**NAMES) for path in EVIDENCE_PATHS)
+NAMES = {"vhost": "%2F", "queue": "q", "position": "0", "run": "1"}
+ROUTES = file_routes(BrokerFiles(Path("/nonexistent")))
+PATHS = tuple("/api/" + path.format(**NAMES) for path in ROUTES.reading)
+CHANGES = [(method, "/api/" + path) for path, methods in ROUTES.changes.items() for method in methods]
 
 
 @pytest.fixture
@@ -34,9 +38,40 @@ def test_a_route_needs_a_login_and_a_tag(site: FileSite, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_changed(site: FileSite, path: str, method: str) -> None:
-    answer = site.request(method, path, login("guest"))
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+def test_nothing_else_can_be_changed(site: FileSite, path: str, method: str) -> None:
+    if (method, path) not in CHANGES:
+        answer = site.request(method, path, login("guest"))
+        assert (answer.status, answer.headers["allow"].startswith("GET, HEAD")) == (405, True)
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_change_needs_an_administrator_and_no_foreign_page(site: FileSite, method: str, path: str) -> None:
+    for user in (None, "plain", "u", "m"):
+        assert site.call(method, path, {}, user).status == 401
+    foreign = login("guest") | {"sec-fetch-site": "cross-site", "content-type": "application/json"}
+    assert site.request(method, path, foreign, b"{}").status == 403
+    form = login("guest") | {"content-type": "application/x-www-form-urlencoded"}
+    assert site.request(method, path, form, b"{}").status == 400
+    assert not site.files.audit.running
+
+
+def test_an_audit_without_a_folder_is_refused_with_the_setting(site: FileSite) -> None:
+    answer = site.post("/api/escrow/audits", {})
+    assert (answer.status, answer.json["reason"]) == (400, "no folder for audits is configured; set http.audits")
+    assert site.get("/api/escrow/audits").json["configured"] is False
+
+
+def test_the_verdicts_of_audits_are_listed_and_shown(tmp_path: Path) -> None:
+    for run in (1, 2):
+        write(tmp_path, run, violations=run - 1)
+    site = FileSite(tmp_path, audits=tmp_path)
+    listed = site.get("/api/escrow/audits", "m").json
+    assert [(run["run"], run["clean"]) for run in listed["runs"]] == [(2, False), (1, True)]
+    assert "rules" not in listed["runs"][0]
+    assert listed["job"]["running"] is False
+    assert site.get("/api/escrow/audits/1", "m").json["rules"]
+    assert site.get("/api/escrow/audits/3").status == 404
+    assert site.get("/api/escrow/audits/..%2F1").status == 400
 
 
 def test_a_message_is_found_by_its_id_with_its_life(site: FileSite) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,7 +31,6 @@ from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parse
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES, **POLICY_CHANGES}
-WRITE_PATHS: Final = PathTable(CHANGE_ROUTES)
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
 NO_PATH: Final = "the HTTP API of this broker has no such path, see docs/guides/http-api.md"
@@ -43,17 +42,26 @@ _log = logging.getLogger("escrowmq.http")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class MoreRoutes(NamedTuple):
+    """Routes by path below `/api/` that are answered from elsewhere: for reading, and for changes by method."""
+
+    reading: Mapping[str, ReadRoute]
+    changes: Mapping[str, Mapping[str, WriteRoute]]
+
+
+NO_ROUTES: Final = MoreRoutes({}, {})
+
+
 class HttpInterface:
     """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login. `more` has
-    paths that are answered from elsewhere.
+    further routes.
     """
 
-    def __init__(
-        self, broker: AskedBroker, *, open_metrics: bool = False, more: Mapping[str, ReadRoute] | None = None
-    ) -> None:
+    def __init__(self, broker: AskedBroker, *, open_metrics: bool = False, more: MoreRoutes = NO_ROUTES) -> None:
         self._broker = broker
         self._open_metrics = open_metrics
-        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES, **(more or {})})
+        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES, **more.reading})
+        self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})
 
     def app(self, others: Sequence[BaseRoute] = ()) -> Starlette:
         """Return the application, which also has the routes `others`."""
@@ -94,9 +102,8 @@ class HttpInterface:
         route, names = _found(request, self._paths)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
-        reading = Reading(self._broker, operator, names, request.query_params, request.headers)
-        answer = await route.answer(reading)
-        return answer if isinstance(answer, Response) else JsonAnswer(answer)
+        reading = Reading(self._broker, operator, names, request.query_params)
+        return JsonAnswer(await route.answer(reading))
 
     async def change(self, request: Request) -> Response:
         """Change something, as RabbitMQ's management API does, or as an operator decides (see `escrow.CHANGES`)."""
@@ -133,7 +140,7 @@ class HttpInterface:
         allowed: set[str] = set()
         if path is None:
             raise NothingThere
-        for methods, names in WRITE_PATHS.find_all(path):
+        for methods, names in self._write_paths.find_all(path):
             if request.method in methods:
                 return methods[request.method], names
             allowed.update(methods)

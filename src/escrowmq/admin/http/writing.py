@@ -57,7 +57,8 @@ class Writing(Reading):
         headers: Mapping[str, str],
         body: Mapping[str, Any],
     ) -> None:
-        super().__init__(broker, operator, names, query, headers)
+        super().__init__(broker, operator, names, query)
+        self.headers = headers
         self.body = body
 
     async def do(self, operation: str, **arguments: Any) -> Any:

@@ -16,16 +16,16 @@ async def journal(visit: Visit) -> dict[str, Any]:
     kinds = log.GROUPS.get(group)
     start = visit.query.get("from", "")
     if start:
-        page = await asyncio.to_thread(log.after, visit.evidence.data_dir, log.lsn_of(start), kinds)
+        page = await asyncio.to_thread(log.after, visit.files.data_dir, log.lsn_of(start), kinds)
     else:
-        page = await asyncio.to_thread(log.newest, visit.evidence.data_dir, kinds)
+        page = await asyncio.to_thread(log.newest, visit.files.data_dir, kinds)
     status = await visit.ask("status")
     return {"page": page, "groups": list(log.GROUPS), "group": group, "start": start, "journal": status["journal"]}
 
 
 async def record(visit: Visit) -> dict[str, Any]:
     """Show one record. Raises NothingThere."""
-    found = await asyncio.to_thread(log.record_at, visit.evidence.data_dir, log.lsn_of(visit.names["lsn"]))
+    found = await asyncio.to_thread(log.record_at, visit.files.data_dir, log.lsn_of(visit.names["lsn"]))
     if isinstance(found, log.DamagedPart):
         raise NothingThere(f"the log is damaged there: {found.size} bytes from LSN {found.lsn:#x} on; {found.why}")
     if found is None:

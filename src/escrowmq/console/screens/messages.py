@@ -17,8 +17,8 @@ async def messages(visit: Visit) -> dict[str, Any]:
 
     The page refreshes its results until the index has reached `upto`, the end of the journal when the page was opened.
     """
-    evidence = visit.evidence
-    await evidence.indexer.looked()
+    files = visit.files
+    await files.indexer.looked()
     ident, queue = visit.query.get("id", "").strip(), visit.query.get("queue", "")
     vhost, position = visit.query.get("vhost", "/"), visit.query.get("position", "").strip()
     found = None
@@ -26,9 +26,9 @@ async def messages(visit: Visit) -> dict[str, Any]:
         if not ident and not _NUMBER.fullmatch(position):
             raise BadQuery("the position is not a number")
         search = by_either_id(ident) if ident else by_place(vhost, queue, int(position))
-        found, end = await lives(evidence.data_dir, search, visit.ask, visit.operator)
+        found, end = await lives(files.data_dir, search, visit.ask, visit.operator)
     else:
-        end = await indexed(evidence.data_dir)
+        end = await indexed(files.data_dir)
     status = await visit.ask("status")
     target = _number(visit.query.get("upto", "")) or status["journal"]["end_lsn"]
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 from escrowmq.console.visit import Visit
@@ -12,7 +14,13 @@ async def overview(visit: Visit) -> dict[str, Any]:
     visit.rates.looked()
     status, totals = await visit.ask("status"), await visit.ask("counter.totals")
     vhosts = totals["vhosts"].values()
+    audits = visit.files.audits
+    runs = [] if audits is None else await asyncio.to_thread(audits.runs, 1)
     return {
+        "audits": audits is not None,
+        "last_audit": runs[0] if runs else None,
+        "now": time.time(),
+        "backup": visit.files.backup,
         "status": status,
         "publishers": totals["process"]["publishers"],
         "blocked": totals["process"]["blocked_publishers"],
