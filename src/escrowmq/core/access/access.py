@@ -16,14 +16,13 @@ from escrowmq.core.access.permissions import (
     Vhost,
     literal,
 )
+from escrowmq.core.access.rules import DEFAULT_EXCHANGE, key_refused, name_refused, vhost_refused
 from escrowmq.core.conditions import BrokerError, Condition
 
 Kind: TypeAlias = Literal["queue", "exchange"]
 Right: TypeAlias = Literal["configure", "write", "read"]
 TopicRight: TypeAlias = Literal["write", "read"]
 
-# The name of the default exchange, which is empty, in patterns and error texts.
-DEFAULT_EXCHANGE: Final = "amq.default"
 VERDICT_LIMIT: Final = 20_000
 """Number of verdicts that are remembered. Names can have 255 bytes."""
 EVERY_KEY: Final = frozenset((".*", "^.*", "^.*$", ".*$"))
@@ -74,10 +73,7 @@ class Access:
     def check(self, user: str, vhost: str, kind: Kind, name: str, right: Right) -> None:
         """Raises ACCESS_REFUSED unless the permissions of `user` in `vhost` allow it."""
         if not self.allowed(user, vhost, name, right):
-            raise BrokerError(
-                Condition.ACCESS_REFUSED,
-                f"access to {kind} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost}' refused for user '{user}'",
-            )
+            raise name_refused(user, vhost, kind, name)
 
     def allowed(self, user: str, vhost: str, name: str, right: Right) -> bool:
         """Return whether the permissions of `user` in `vhost` allow it. An empty name is the default exchange."""
@@ -126,18 +122,23 @@ class Access:
                 self._topic_verdicts.clear()
             self._topic_verdicts[question] = allowed
         if not allowed:
-            raise BrokerError(
-                Condition.ACCESS_REFUSED,
-                f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' "
-                f"refused for user '{user}'",
-            )
+            raise key_refused(user, vhost, exchange, routing_key)
 
     def check_vhost(self, user: str, vhost: str) -> None:
         """Raises NOT_ALLOWED unless the virtual host exists and the user has some permission in it."""
         if vhost not in self.vhosts:
             raise BrokerError(Condition.NOT_ALLOWED, f"vhost {vhost} not found")
-        if (user, vhost) not in self.permissions:
-            raise BrokerError(Condition.NOT_ALLOWED, f"access to vhost '{vhost}' refused for user '{user}'")
+        if not self.enters(user, vhost):
+            raise vhost_refused(user, vhost)
+
+    def enters(self, user: str, vhost: str) -> bool:
+        """Return whether the user has some permission in the virtual host."""
+        return (user, vhost) in self.permissions
+
+    def tags_of(self, user: str) -> tuple[str, ...]:
+        """Return the tags of a user; one that is not in the list has none."""
+        found = self.users.get(user)
+        return found.tags if found is not None else ()
 
     def _found(self, pattern: str, name: str) -> bool:
         compiled = self._patterns.get(pattern)

@@ -11,9 +11,10 @@ from escrowmq.core.conditions import BrokerError, Condition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from escrowmq.core.access.access import Access, Kind
+    from escrowmq.core.access.access import Kind
     from escrowmq.core.access.access import Right as NameRight
     from escrowmq.core.access.owned import Concerns, Owned
+    from escrowmq.core.access.rules import AccessRules
     from escrowmq.core.topology.vhost import VirtualHost
 
 ADMINISTRATOR: Final = "administrator"
@@ -38,8 +39,8 @@ class Door:
 
     __slots__ = ("_access", "_passed", "_publishes_to", "_requests", "_version", "_vhost", "_ways", "_ways_of", "user")
 
-    def __init__(self, access: Access, user: str, vhost: VirtualHost[Any], requests: Budget | None = None) -> None:
-        """`requests` is charged with the walks over exchanges that a check needs."""
+    def __init__(self, access: AccessRules, user: str, vhost: VirtualHost[Any], requests: Budget | None = None) -> None:
+        """`access` has the user's rights. `requests` is charged with the walks over exchanges that a check needs."""
         self._access = access
         self._vhost = vhost
         self._requests = requests if requests is not None else Budget()
@@ -51,6 +52,12 @@ class Door:
         self._ways_of = (-1, -1)
         self._publishes_to: dict[str, None] = {}  # exchanges whose keys are not restricted, since `_version`
         self.user = user
+
+    def renew(self, access: AccessRules) -> None:
+        """Go on with other rights of the same user."""
+        self._access = access
+        self._version = -1
+        self._ways_of = (-1, -1)
 
     def check(self, operation: Operation, **objects: str | Owned | None) -> None:
         """Raises ACCESS_REFUSED if the table's needs for `operation` are not met.
@@ -199,8 +206,7 @@ class Door:
     def _has(self, owned: Owned, right: Right) -> bool:
         if owned.user == self.user:
             return True
-        user = self._access.users.get(self.user)
-        tags = user.tags if user is not None else ()
+        tags = self._access.tags_of(self.user)
         if ADMINISTRATOR in tags or (right is Right.SEE and MONITORING in tags):
             return True
         return self._permitted(owned.concerns)
