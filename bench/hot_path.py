@@ -116,6 +116,9 @@ class Host:
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """No password changes here."""
 
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        """No token is renewed here."""
+
     def sent(self, pieces: list[Piece]) -> None:
         """No client reads the output here."""
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from escrowmq.config import Accepts, Config
+from escrowmq.config import Config
+from escrowmq.config_values import Accepts
 from escrowmq.units import Address, format_size
 from tools.pages import write_or_check
 

@@ -5,36 +5,32 @@ The fields' descriptions are the documentation: docs/configuration.md is generat
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-from pydantic import ValidationInfo as Info
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from escrowmq.units import (
-    ADDRESS_FORM,
-    DURATION_FORM,
-    SIZE_FORM,
-    Address,
-    parse_address,
-    parse_duration,
-    parse_size,
+from escrowmq.config_values import (
+    MOST_CHECKS,
+    Connections,
+    Duration,
+    File,
+    HeldMemory,
+    Listen,
+    Mechanism,
+    Secret,
+    Size,
+    TokenAlgorithm,
+    TopicChecks,
+    Version,
+    Watermark,
+    some_algorithm,
+    some_mechanism,
 )
+from escrowmq.units import Address
 
 CONTENT_BYTES = 896 << 20
 """The limit for bodies and headers in one record of the journal. The rest of a record holds their metadata."""
-LEAST_WATERMARK = 1 << 20
-"""The lowest watermark in bytes. A smaller number is probably a mistake, such as a percentage."""
-HELD_FORM = 'a share of `memory.high_watermark` like 0.4, or a size of at least 1 MiB like "1GiB"'
-CONNECTIONS_FORM = "a share of `limits.connections` like 0.8, or a whole number; 0 for no limit"
-WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at least 1 MiB like "1GiB"'
-
-MOST_CHECKS = 65_535
-TOPIC_CHECKS_FORM = 'a text of five parts, virtual host, topic, timeout, interval and checks, as in "/ orders 10s 1m 5"'
-
-VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
 
 
 class ConfigError(Exception):
@@ -43,98 +39,6 @@ class ConfigError(Exception):
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
-
-
-@dataclass(frozen=True)
-class Accepts:
-    """A description of the accepted values, for the documentation."""
-
-    form: str
-
-
-def _watermark(value: object, form: str = WATERMARK_FORM) -> float | int:
-    if isinstance(value, float) and 0 < value <= 1:
-        return value
-    try:
-        size = parse_size(value)
-    except ValueError:
-        size = 0
-    if size < LEAST_WATERMARK:
-        raise ValueError(form)
-    return size
-
-
-def _connections(value: object) -> float | int:
-    if isinstance(value, float) and 0 < value <= 1:
-        return value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(CONNECTIONS_FORM)
-    return value
-
-
-def _not_empty(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
-    if not mechanisms:
-        raise ValueError("at least one mechanism")
-    return mechanisms
-
-
-def _version(text: str) -> str:
-    if text and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", text) is None:
-        raise ValueError(VERSION_FORM)
-    return text
-
-
-def _beside_the_file(path: Path, info: Info) -> Path:
-    if path == Path():  # the result of an empty text: the folder of the file itself, which is never intended
-        raise ValueError("a path")
-    folder = (info.context or {}).get("folder")
-    return Path(folder, path) if folder else path
-
-
-Size = Annotated[int, BeforeValidator(parse_size), Accepts(SIZE_FORM)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Accepts(DURATION_FORM)]
-Listen = Annotated[Address, BeforeValidator(parse_address), Accepts(ADDRESS_FORM)]
-Watermark = Annotated[float | int, BeforeValidator(_watermark), Accepts(WATERMARK_FORM)]
-HeldMemory = Annotated[float | int, BeforeValidator(lambda value: _watermark(value, HELD_FORM)), Accepts(HELD_FORM)]
-Connections = Annotated[float | int, BeforeValidator(_connections), Accepts(CONNECTIONS_FORM)]
-File = Annotated[
-    Path,
-    Field(strict=False),
-    AfterValidator(_beside_the_file),
-    Accepts("a path; a relative one starts at the folder of the configuration file"),
-]
-Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
-Version = Annotated[str, AfterValidator(_version), Accepts(VERSION_FORM)]
-Mechanism = Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-
-
-class TopicCheckOptions(NamedTuple):
-    """When the half messages of one topic are checked; times are in seconds."""
-
-    vhost: str
-    topic: str
-    timeout: float
-    interval: float
-    checks: int
-
-
-def _topic_checks(value: object) -> TopicCheckOptions:
-    words = value.split(" ") if isinstance(value, str) else []
-    if len(words) != len(TopicCheckOptions._fields):
-        raise ValueError(TOPIC_CHECKS_FORM)
-    vhost, topic, timeout, interval, checks = words
-    try:
-        found = TopicCheckOptions(
-            vhost, topic, parse_duration(timeout), parse_duration(interval), int(checks) if checks.isdecimal() else 0
-        )
-    except ValueError:
-        raise ValueError(TOPIC_CHECKS_FORM) from None
-    if found.timeout <= 0 or found.interval <= 0 or not 1 <= found.checks <= MOST_CHECKS:
-        raise ValueError(TOPIC_CHECKS_FORM)
-    return found
-
-
-TopicChecks = Annotated[TopicCheckOptions, BeforeValidator(_topic_checks), Accepts(TOPIC_CHECKS_FORM)]
 
 
 class Section(BaseModel):
@@ -439,7 +343,7 @@ class JournalSection(Section):
 class SecuritySection(Section):
     """How clients authenticate, and the user and virtual host of the first start."""
 
-    mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(_not_empty)] = Field(
+    mechanisms: Annotated[tuple[Mechanism, ...], Field(strict=False), AfterValidator(some_mechanism)] = Field(
         default=("PLAIN", "AMQPLAIN", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         description="The SASL mechanisms to offer, in this order. `SCRAM-SHA-256` and `SCRAM-SHA-512` are offered as "
         "soon as every user with a password has keys for them, which are stored with new passwords and at logins with "
@@ -468,6 +372,58 @@ class SecuritySection(Section):
     default_user: str = Field(default="guest", min_length=1, description="The user to create at the first start.")
     default_password: Secret = Field(default=SecretStr("guest"), description="The password of that user.")
     default_vhost: str = Field(default="/", min_length=1, description="The virtual host to create at the first start.")
+
+
+class TokensSection(Section):
+    """Logins by bearer tokens (JWT) of an authorization server: see [the guide](guides/tokens.md)."""
+
+    issuer: str = Field(
+        default="",
+        description="The claim `iss` of every token. By default, no tokens are accepted. It needs `pip install "
+        "'escrowmq[tokens]'`.",
+    )
+    audience: str = Field(
+        default="", description="The name of this broker among the claims `aud` of every token. It is required."
+    )
+    keys_file: File | None = Field(
+        default=None, description="A file with the issuer's public keys, a key set in JSON (RFC 7517)."
+    )
+    keys_url: str = Field(
+        default="",
+        description="The address of the same, in place of a file. It must begin with `https:`, except on this machine.",
+    )
+    ca: File | None = Field(
+        default=None,
+        description="The authorities for the certificate at `tokens.keys_url`, in PEM format; by default, those of the "
+        "system.",
+    )
+    refresh_seconds: Duration = Field(
+        default=300.0,
+        ge=1,
+        description="The time after which the keys are read again. They are also read again when a token names an "
+        "unknown key, at most once in 10 seconds.",
+    )
+    timeout_seconds: Duration = Field(
+        default=5.0, ge=0.1, le=60, description="The time limit for the answer from `tokens.keys_url`."
+    )
+    algorithms: Annotated[tuple[TokenAlgorithm, ...], Field(strict=False), AfterValidator(some_algorithm)] = Field(
+        default=("RS256", "ES256", "EdDSA", "Ed25519"),
+        description="The accepted algorithms of signatures. Those with a shared secret are not supported.",
+    )
+    leeway_seconds: Duration = Field(
+        default=5.0, le=300, description="How much the clocks of the issuer and of this machine may differ."
+    )
+    user_claim: str = Field(default="sub", min_length=1, description="The claim that has the name of the user.")
+    scope_claim: str = Field(
+        default="scope",
+        min_length=1,
+        description="The claim that has the scopes, as a list or as a text with spaces between them.",
+    )
+    scope_prefix: str | None = Field(
+        default=None,
+        description="The beginning of scopes that concern this broker. By default, it is `tokens.audience` and a dot. "
+        "Other scopes are ignored.",
+    )
 
 
 class RocketmqSection(Section):
@@ -579,6 +535,7 @@ class Config(Section):
     disk: DiskSection = DiskSection()
     journal: JournalSection = JournalSection()
     security: SecuritySection = SecuritySection()
+    tokens: TokensSection = TokensSection()
     rocketmq: RocketmqSection = RocketmqSection()
     http: HttpSection = HttpSection()
     compatibility: CompatibilitySection = CompatibilitySection()

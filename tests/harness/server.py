@@ -195,6 +195,10 @@ class SimServer:
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """Do nothing: there are no passwords here."""
 
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        """Refuse the token: nobody logs in by one here."""
+        done(Verdict(None, "no tokens"))
+
     # -- connections
 
     def open(self, opener: Callable[[Host, Peer], E], name: str = "client") -> Port[E]:

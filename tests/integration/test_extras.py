@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tokens import key_set
 from tests.unit.sources import ROOT
 
 LAUNCH = "from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -33,6 +34,7 @@ def without(module: str, code: str, folder: Path, *arguments: str) -> tuple[int,
     ("extra", "module", "arguments"),
     [
         *(("http", module, SERVE) for module in ("jinja2", "prometheus_client", "starlette", "uvicorn")),
+        ("tokens", "joserfc", ("serve", "--config", "tokens.toml", "--data-dir", "data")),
         *(("spark", module, AUDIT) for module in ("pyspark", "pyarrow", "numpy", "py4j")),
     ],
 )
@@ -40,6 +42,8 @@ def test_a_command_says_which_extra_it_needs(
     tmp_path: Path, extra: str, module: str, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "journal").symlink_to(ROOT / "tests" / "conformance" / "journals" / "version-4")
+    (tmp_path / "keys.json").write_bytes(key_set("one"))
+    (tmp_path / "tokens.toml").write_text('[tokens]\nissuer = "i"\naudience = "a"\nkeys_file = "keys.json"\n')
     code, told = without(module, LAUNCH, tmp_path, *arguments)
     assert code == 2
     assert told.count("\n") == 1

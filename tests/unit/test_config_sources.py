@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from escrowmq.config import Config, ConfigError, TopicCheckOptions
+from escrowmq.config import Config, ConfigError
 from escrowmq.config_sources import load, variables
+from escrowmq.config_values import TopicCheckOptions
 from escrowmq.units import Address
 from tests.unit.keys import KEYS
 

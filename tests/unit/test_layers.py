@@ -92,7 +92,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "human": (),
     "text": (),
     "urls": (),
-    "config": ("units",),
+    "config": ("config_values", "units"),
+    "config_values": ("units",),
     "config_sources": ("config",),
     "logs": (),
     "inspection": (

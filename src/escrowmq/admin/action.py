@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.broker import Broker
 from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.kinds import Kind
@@ -18,13 +19,17 @@ from escrowmq.core.records.kinds import Kind
 class OperatorAction:
     """An operation that changes something. `arguments` are those that may be shown."""
 
-    __slots__ = ("arguments", "by", "operation", "recorded", "why")
+    __slots__ = ("arguments", "by", "grant", "operation", "recorded", "why")
 
-    def __init__(self, operation: str, arguments: Mapping[str, Any], by: str, why: str) -> None:
+    def __init__(
+        self, operation: str, arguments: Mapping[str, Any], by: str, why: str, grant: Grant | None = None
+    ) -> None:
+        """`grant` has the rights of the user `by`, if they come from a token."""
         self.operation = operation
         self.arguments = arguments
         self.by = by
         self.why = why
+        self.grant = grant
         self.recorded = False
 
 
@@ -39,6 +44,12 @@ def acting(action: OperatorAction) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def grant_of(user: str) -> Grant | None:
+    """Return the rights from the token by which `user` asks for the current operation; None if it has no token."""
+    action = _current.get()
+    return action.grant if action is not None and action.by == user else None
 
 
 def record_action(broker: Broker) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any, Final
 
 from escrowmq.admin.action import OperatorAction, acting
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.access.grant import Grant
 
 LONGEST_REASON: Final = 1000
 """Characters of the reason that is given for a change."""
@@ -78,7 +79,8 @@ _log = logging.getLogger("escrowmq.admin")
 def audited(operations: Mapping[str, Operation], process: BrokerProcess) -> dict[str, Operation]:
     """Return the same operations, of which those in `LOGGED` write their line once they have succeeded, and their
     record together with the change. These take two arguments more for it: `by`, the user who asked, which operations
-    that check the user's permissions get as well, and `why`, the reason that was given. Those in `REASONED` are refused
+    that check the user's permissions get as well, and `why`, the reason that was given. `scopes` are those of the token
+    by which that user has logged in (`LoginAdmin`), and give the user its rights. Those in `REASONED` are refused
     without a reason.
     """
     return {name: _audited(name, each, process) if name in LOGGED else each for name, each in operations.items()}
@@ -88,11 +90,11 @@ def _audited(name: str, operation: Operation, process: BrokerProcess) -> Operati
     checks_user = "by" in inspect.signature(operation).parameters
 
     @wraps(operation)
-    async def run(*, by: str = "", why: str = "", **arguments: Any) -> Any:
+    async def run(*, by: str = "", why: str = "", scopes: Sequence[str] | None = None, **arguments: Any) -> Any:
         if name in REASONED:
             _check_reason(why)
         given = {key: arguments[key] for key in LOGGED[name] if key in arguments}
-        action = OperatorAction(name, given, by, why)
+        action = OperatorAction(name, given, by, why, Grant(by, scopes) if scopes is not None else None)
         with acting(action):
             result = await operation(**arguments, **({"by": by} if checks_user else {}))
             if not action.recorded:  # the change itself needs no record

@@ -1,14 +1,17 @@
 """The authority of the operator for whom another interface asks: its permissions, as for its own clients (SEC-1).
 
 Operations take the name of that user as `by`. Without one, the request came from the machine's own command line, which
-may do everything.
+may do everything. The rights of a user that has logged in by a token come from its scopes, whoever has the same name in
+the list of users.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from escrowmq.admin.action import grant_of
 from escrowmq.core.access.door import Door
+from escrowmq.core.access.rules import AccessRules
 from escrowmq.core.access.table import Operation
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError, Condition
@@ -29,12 +32,15 @@ class Authority:
         """Return a virtual host. Raises NOT_FOUND, and NOT_ALLOWED if the user has no permission in it."""
         vhost = self._broker.directory.vhost(name)
         if by:
-            self._broker.access.check_vhost(by, name)
+            self._rules(by).check_vhost(by, name)
         return vhost
 
     def door(self, vhost: VirtualHost[Queue], by: str) -> Door | None:
         """Return the user's door to a virtual host; None for the command line."""
-        return Door(self._broker.access, by, vhost, self._broker.engine.requests) if by else None
+        return Door(self._rules(by), by, vhost, self._broker.engine.requests) if by else None
+
+    def _rules(self, by: str) -> AccessRules:
+        return grant_of(by) or self._broker.access
 
     def check(self, vhost: VirtualHost[Queue], by: str, operation: Operation, **objects: str | None) -> None:
         """Raises ACCESS_REFUSED unless the user may perform an operation on these objects."""

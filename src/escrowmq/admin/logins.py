@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from escrowmq.admin.operation import Operation, Row
 from escrowmq.admin.ports import BrokerProcess
+from escrowmq.core.access.grant import Grant
 
 
 class LoginAdmin:
@@ -13,7 +14,10 @@ class LoginAdmin:
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
-        self.operations: Mapping[str, Operation] = {"user.login": self.log_in}
+        self.operations: Mapping[str, Operation] = {
+            "user.login": self.log_in,
+            "token.login": self.log_in_by_token,
+        }
 
     async def log_in(self, address: str, user: str, password: str, port: int = 0) -> Row:
         """Check a password that came over HTTP from `address`, a numeric host, and `port` (0: unknown).
@@ -26,3 +30,12 @@ class LoginAdmin:
         if found is None:
             return {"user": None, "tags": [], "reason": reason}
         return {"user": found.name, "tags": list(found.tags), "reason": ""}
+
+    async def log_in_by_token(self, address: str, token: str, port: int = 0) -> Row:
+        """Check a token in the same way. Return its user, which the list of users need not have, with tags and scopes.
+        The scopes are to be given as `scopes` with each operation that the user asks for.
+        """
+        found = await self._process.log_in_by_token(address, port, token)
+        if not isinstance(found, Grant):
+            return {"user": None, "tags": [], "scopes": [], "reason": found}
+        return {"user": found.user, "tags": list(found.tags), "scopes": list(found.scopes), "reason": ""}

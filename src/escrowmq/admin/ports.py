@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
@@ -114,6 +115,10 @@ class BrokerProcess(Protocol):
     @property
     def host(self) -> str:
         """The name of the machine."""
+        ...
+
+    async def log_in_by_token(self, address: str, port: int, token: str) -> Grant | str:
+        """Check a token in the same way. Return what it grants, or the reason of a refusal."""
         ...
 
     def counters(self) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def show_status(status: Mapping[str, Any]) -> None:
         ),
         ("syncs", f"{journal['syncs']:,}, {commits}, median {journal['sync_us_median'] / 1000:g} ms at most"),
         ("maintenance", journal["maintenance"]),
+        *([("tokens", tokens_line(status["tokens"]))] if status.get("tokens") else []),
     ]
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
@@ -84,6 +85,12 @@ def show_status(status: Mapping[str, Any]) -> None:
         click.echo(
             f"{click.style(f'{name:<{width}}', bold=True)}  {click.style(printable(text), fg='red' if alarm else None)}"
         )
+
+
+def tokens_line(tokens: Mapping[str, Any]) -> str:
+    """Return whose tokens are accepted, and by how many keys."""
+    fault = f"; they cannot be read from {tokens['keys_from']}: {tokens['fault']}" if tokens["fault"] else ""
+    return f"of {tokens['issuer']} for {tokens['audience']}, {tokens['keys']} keys{fault}"
 
 
 def alarms_line(alarms: Sequence[str], unavailable: int) -> str:

@@ -16,6 +16,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from escrowmq.core.access.access import Access
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.imported import parts
 from escrowmq.core.access.permissions import PasswordHashes, User
 from escrowmq.server.admission import network_of
@@ -23,8 +24,10 @@ from escrowmq.server.checks import Check, Checks
 from escrowmq.server.passwords import HASHER
 from escrowmq.server.scram import ScramUsers, keep
 from escrowmq.server.secret_keys import SecretKeys
+from escrowmq.server.tokens.logins import TokenLogins
+from escrowmq.server.tokens.verifier import TokenRefused, is_token
 from escrowmq.wire.endpoint import Peer, Verdict
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.sasl import TOKEN, Credentials
 from escrowmq.wire.scram.server import Proof
 
 GUEST: Final = "guest"
@@ -70,6 +73,7 @@ class Authenticator:
         scram: ScramUsers,
         record: Callable[[User], None],
         secret_keys: SecretKeys,
+        tokens: TokenLogins | None = None,
         *,
         guest_loopback_only: bool = True,
         anonymous_user: str = "",
@@ -78,10 +82,11 @@ class Authenticator:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`patience`: the seconds that a client waits for its check (`limits.unauthenticated_seconds`). `record`
-        makes a change of a user durable.
+        makes a change of a user durable. Without `tokens`, none are accepted.
         """
         self.scram = scram
         self.secret_keys = secret_keys
+        self.tokens = tokens
         self._record = record
         self._access = access
         self._executor = executor
@@ -117,6 +122,10 @@ class Authenticator:
             self._prove(peer, credentials.proof, done, wanted)
         elif credentials.password is None:
             done(self._judged(peer, credentials.authcid, Verdict(None, "the mechanism proves nothing")))
+        elif self.tokens is not None and _is_bearer(peer, credentials):
+            self._check_token(self.tokens, peer, credentials.password, done, wanted)
+        elif credentials.mechanism == TOKEN:
+            done(_token_judged(peer, Verdict(None, "tokens are not accepted (tokens.issuer)")))
         else:
             self._check(peer, credentials.authcid, credentials.password, done, wanted)
 
@@ -217,6 +226,60 @@ class Authenticator:
         self._checks.put(address, Check(until, work, lambda: decide(right=False), wanted))
         self._next_checks()
 
+    def _check_token(
+        self,
+        tokens: TokenLogins,
+        peer: Peer,
+        token: str,
+        done: Callable[[Verdict], None],
+        wanted: Callable[[], bool],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Judge a token. A wrong one takes its turn and its time like a wrong password.
+
+        If its key is unknown, it is checked `again` when the keys have been read once more.
+        """
+        known = tokens.remembered(token)
+        if known is not None:
+            done(_token_judged(peer, self._granted(peer, known)))
+            return
+        address, check, version = network_of(peer.host), tokens.check(token), tokens.version
+
+        def work() -> None:
+            found = check()
+            if isinstance(found, TokenRefused):
+                self._verify(None, "")
+            self._post(lambda: answer(found))
+
+        def answer(found: Grant | TokenRefused) -> None:
+            self._running -= 1
+            self._next_checks()
+            if not wanted():
+                return
+            if isinstance(found, Grant):
+                self._checks.judged(address, right=True)
+                tokens.remember(token, found, version)
+                done(_token_judged(peer, self._granted(peer, found)))
+            elif again or not tokens.await_keys(found, once_more):
+                self._checks.judged(address, right=False)
+                done(_token_judged(peer, Verdict(None, tokens.reason(found))))
+
+        def once_more() -> None:
+            if wanted():
+                self._check_token(tokens, peer, token, done, wanted, again=True)
+
+        def give_up() -> None:
+            if wanted():
+                done(_token_judged(peer, Verdict(None, "the check of the token took too long")))
+
+        self._checks.put(address, Check(self._clock() + self._patience, work, give_up, wanted))
+        self._next_checks()
+
+    def _granted(self, peer: Peer, grant: Grant) -> Verdict:
+        verdict = self._admitted(peer, grant.user)
+        return Verdict(grant.user, grant=grant) if verdict.user is not None else verdict
+
     def _is_unchanged(self, user: User) -> bool:
         """Return whether the user still exists with the same password, since a check takes its time."""
         current = self._access.users.get(user.name)
@@ -290,6 +353,18 @@ class Authenticator:
         self._right[digest] = password_hash  # a changed password has another hash, which invalidates this entry
         if len(self._right) > _REMEMBERED:
             self._right.popitem(last=False)
+
+
+def _is_bearer(peer: Peer, credentials: Credentials) -> bool:
+    """Return whether the password is to be judged as a token. HTTP has a scheme of its own for tokens."""
+    if credentials.mechanism == TOKEN:
+        return True
+    return not peer.is_request and credentials.password is not None and is_token(credentials.password)
+
+
+def _token_judged(peer: Peer, verdict: Verdict) -> Verdict:
+    log_verdict(peer, "a token", verdict)
+    return verdict
 
 
 def log_verdict(peer: Peer, who: str, verdict: Verdict, claimed: str | None = None) -> None:

@@ -39,6 +39,7 @@ SMALL: Final = 4096
 than handling a small request."""
 CLOSING_MS: Final = 5000
 """The time that a client has to read the last bytes of a connection that is being closed."""
+EXPIRED: Final = "the token has expired"
 
 _log = logging.getLogger("escrowmq.connection")
 
@@ -78,6 +79,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.peer = Peer("?", 0)
         self.endpoint: Endpoint | None = None
         self.user = self.vhost = ""
+        self.expires_ms = 0
+        """The time at which the client's token expires; 0: it has none."""
         self.admitted = False
         """Whether the login is complete. The endpoint then checks that its peer is alive."""
         self.blocked_for = ""
@@ -288,6 +291,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.closing_ms:
             if now_ms - self.closing_ms > CLOSING_MS:
                 self._transport.abort()
+        elif 0 < self.expires_ms <= now_ms:
+            self.expires_ms = 0
+            _log.info(
+                "connection from %s, user %r, closed: its token has expired",
+                *(self.peer, self.user),
+                extra={"fields": {"peer": self.peer, "user": self.user}},
+            )
+            self.dismiss(EXPIRED)
         elif not self.admitted and now_ms - self.opened_ms > login_ms:
             self._runtime.turned_away(self, f"not logged in after {login_ms / 1000:g} s")
             self.abort()

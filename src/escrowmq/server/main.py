@@ -26,6 +26,7 @@ from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import advice, half_options, limit_groups, make_private, read_definitions, recover
 from escrowmq.server.tls import server_context
+from escrowmq.server.tokens.setting_up import check_settings, is_installed
 
 SWITCH_SECONDS: Final = 0.0005
 """The time after which the journal's writer gets the interpreter while the event loop is busy."""
@@ -52,6 +53,9 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
     secured = server_context(config.tls) if config.listen.tls_address or config.http.tls or dual else None
     context = secured if config.listen.tls_address or dual else None
+    if config.tokens.issuer and not is_installed():
+        raise MissingExtra("tokens.issuer: joserfc is not installed: pip install 'escrowmq[tokens]'")
+    check_settings(config.tokens)
     bound: list[Bound] = []
     if config.load_definitions is not None:
         read_definitions(config.load_definitions)

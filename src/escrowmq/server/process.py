@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from escrowmq import __version__
 from escrowmq.admin.action import record_action
 from escrowmq.admin.ports import OpenConnection
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
@@ -28,8 +29,9 @@ from escrowmq.server.passwords import Passwords
 from escrowmq.server.readable import readable
 from escrowmq.server.resources import resident_bytes
 from escrowmq.server.runtime import Runtime
+from escrowmq.server.tokens.logins import TokenLogins
 from escrowmq.wire.endpoint import Peer, Verdict
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.sasl import TOKEN, Credentials
 
 T = TypeVar("T")
 _PROC: Final = Path("/proc/self/fd").is_dir()
@@ -47,6 +49,7 @@ class ServerProcess:
         *,
         data_dir: Path,
         free_bytes: Callable[[], int],
+        tokens: TokenLogins | None = None,
     ) -> None:
         self.broker: Broker = runtime.broker
         self.listeners: list[str] = []
@@ -57,6 +60,7 @@ class ServerProcess:
         self._passwords = passwords
         self._data_dir = data_dir
         self._free_bytes = free_bytes
+        self._tokens = tokens
         self._started = time.monotonic()
 
     @property
@@ -104,6 +108,15 @@ class ServerProcess:
 
     async def log_in(self, address: str, port: int, user: str, password: str) -> str:
         """See `BrokerProcess.log_in`."""
+        verdict = await self._judged(address, port, Credentials("PLAIN", user, password))
+        return "" if verdict.user is not None else verdict.reason
+
+    async def log_in_by_token(self, address: str, port: int, token: str) -> Grant | str:
+        """See `BrokerProcess.log_in_by_token`."""
+        verdict = await self._judged(address, port, Credentials(TOKEN, "", token))
+        return verdict.grant if verdict.grant is not None else verdict.reason
+
+    async def _judged(self, address: str, port: int, credentials: Credentials) -> Verdict:
         judged: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
         def done(verdict: Verdict) -> None:
@@ -112,9 +125,8 @@ class ServerProcess:
 
         self._turns.begin()
         peer = Peer(address, port, is_loopback(address), is_request=True)
-        self._runtime.check_login(peer, Credentials("PLAIN", user, password), done)
-        verdict = await judged
-        return "" if verdict.user is not None else verdict.reason
+        self._runtime.check_login(peer, credentials, done)
+        return await judged
 
     @property
     def host(self) -> str:
@@ -167,6 +179,7 @@ class ServerProcess:
             "memory": {"resident_bytes": resident_bytes(), "limit_bytes": alarms.memory_limit},
             "disk": {"free_bytes": self._free_bytes(), "limit_bytes": alarms.disk_limit},
             "journal": self._journal_figures(),
+            "tokens": self._tokens.figures() if self._tokens is not None else None,
         }
 
     def _journal_figures(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from math import ceil
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from escrowmq.server.ticking import Ticker
 from escrowmq.server.turn import Turns
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Peer, Verdict
 from escrowmq.wire.rocketmq.options import RocketmqOptions
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.sasl import TOKEN, Credentials
 from escrowmq.wire.scram.keys import HASHES
 from escrowmq.wire.scram.server import Challenge
 
@@ -181,6 +181,7 @@ class Runtime:
 
         def judged(verdict: Verdict) -> None:
             connection.user = verdict.user or ""
+            connection.expires_ms = verdict.grant.expires_ms if verdict.grant is not None else 0
             done(verdict)
 
         self._authenticator.authenticate(
@@ -237,6 +238,30 @@ class Runtime:
         """See `Host.password_changed`: passwords do not expire, so there is nothing to do with a new one."""
         connection = self._by_endpoint[endpoint]
         _log.debug("user %r on %s sent a new secret", connection.user, connection.peer)
+
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        """See `Host.renew`."""
+        connection = self._by_endpoint[endpoint]
+
+        def judged(verdict: Verdict) -> None:
+            done(verdict)
+            if verdict.grant is not None and verdict.user == connection.user:
+                connection.expires_ms = verdict.grant.expires_ms
+                self.broker.engine.left_over.begin(self._end_forbidden(connection))
+
+        self._authenticator.authenticate(
+            connection.peer,
+            Credentials(TOKEN, connection.user, token),
+            judged,
+            lambda: connection in self.connections and not connection.closing_ms,
+        )
+
+    def _end_forbidden(self, connection: ClientConnection) -> Iterator[None]:
+        """End the consumers of queues that the user may no longer read."""
+        for _ in connection.permissions_changed():
+            yield
+            if connection not in self.connections or connection.closing_ms:
+                return
 
     # -- called by the admin service
 

@@ -38,6 +38,7 @@ from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
 from escrowmq.server.start import first_start, load_definitions, warn_of_missing_user
 from escrowmq.server.supervisor import Supervisor
+from escrowmq.server.tokens.setting_up import token_logins
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sniff import AMQP_FAMILY, ROCKETMQ_FAMILY
@@ -74,6 +75,7 @@ class Server:
         self._scram = ScramUsers(broker.access, self._passwords, journal.identity)
         self._files = ThreadPoolExecutor(1, thread_name_prefix="journal-files")
         self._turns = Turns(loop, broker, journal)
+        self._tokens = token_logins(config.tokens, loop, self._turns.post)
         authenticator = Authenticator(
             broker.access,
             self._password_threads,
@@ -81,6 +83,7 @@ class Server:
             self._scram,
             broker.directory.record_access,
             SecretKeys(config.data_dir),
+            self._tokens,
             guest_loopback_only=config.security.guest_loopback_only,
             anonymous_user=config.security.anonymous_user,
             patience=config.limits.unauthenticated_seconds,
@@ -113,6 +116,7 @@ class Server:
             self._passwords,
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
+            tokens=self._tokens,
         )
         self._supervisor = Supervisor.of(os.environ)
         self._operations = AdminService(self._process).operations
@@ -199,6 +203,8 @@ class Server:
 
     def _reload(self, reloading: Reloading, renew: Callable[[ssl.SSLContext], None] | None) -> None:
         reloading.reload(renew)
+        if self._tokens is not None:
+            self._tokens.reload()
         if self._http is not None:
             self._http.reload(reloading.config)
 
@@ -226,6 +232,8 @@ class Server:
 
     async def _finish(self) -> None:
         self._admin.stop()
+        if self._tokens is not None:
+            self._tokens.stop()
         await self._turns.synced()
         fault = await self._maintenance.rest()
         if fault:

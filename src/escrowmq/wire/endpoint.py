@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.broker import Broker
 from escrowmq.wire.outbox import Piece
@@ -62,10 +63,13 @@ class EndpointLimits:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a login: the user's name, or the reason for the refusal."""
+    """The result of a login: the user's name, or the reason for the refusal. `grant` has the user's rights if they come
+    from a token; otherwise the list of users has them.
+    """
 
     user: str | None
     reason: str = ""
+    grant: Grant | None = None
 
 
 class Host(Protocol):
@@ -150,6 +154,12 @@ class Host(Protocol):
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         """Note that the client sent a new secret (`connection.update-secret`, `PUT /auth/tokens`), which does not
         change the password.
+        """
+        ...
+
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        """Check a new token of a client that has logged in by one. `done` is called with the verdict, either at once or
+        in a later turn. If it has the same user, the connection ends with the new token instead of the old one.
         """
         ...
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from escrowmq.core.access.door import Door
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.endpoint import Verdict
@@ -21,6 +22,8 @@ from escrowmq.wire.scram.messages import ScramError
 from escrowmq.wire.scram.server import ServerExchange
 
 if TYPE_CHECKING:
+    from escrowmq.core.access.grant import Grant
+    from escrowmq.core.access.rules import AccessRules
     from escrowmq.wire.endpoint import Endpoint, Host, Peer
 
 EXTERNAL = "EXTERNAL"
@@ -37,12 +40,28 @@ def _ignore(_: object) -> None:
 class Login:
     """The login of one connection."""
 
-    __slots__ = ("_challenge", "_done", "_endpoint", "_exchange", "_host", "_vhost", "final", "mechanisms", "user")
+    __slots__ = (
+        "_challenge",
+        "_done",
+        "_door",
+        "_endpoint",
+        "_exchange",
+        "_grant",
+        "_host",
+        "_renewing",
+        "_vhost",
+        "final",
+        "mechanisms",
+        "user",
+    )
 
     def __init__(self, host: Host, endpoint: Endpoint, peer: Peer) -> None:
         self._host = host
         self._endpoint = endpoint
         self._vhost: VirtualHost[Queue] | None = None
+        self._grant: Grant | None = None  # the rights of a token
+        self._door: Door | None = None
+        self._renewing = False
         # EXTERNAL is offered only with a client certificate: some clients choose it whenever it is on offer.
         certified = peer.certificate_user is not None
         self.mechanisms = tuple(name for name in host.mechanisms if certified or name != EXTERNAL)
@@ -115,7 +134,7 @@ class Login:
         """Let the server judge. `final` is for the client if the login is accepted."""
 
         def judged(verdict: Verdict) -> None:
-            self.user = verdict.user or ""
+            self.user, self._grant = verdict.user or "", verdict.grant
             self.final = final if self.user else b""
             self._done(verdict.user is not None)
 
@@ -126,10 +145,50 @@ class Login:
         connections is reached.
         """
         broker = self._host.broker
-        broker.access.check_vhost(self.user, name)
+        self.access.check_vhost(self.user, name)
         self._host.check_room(self._endpoint, self.user, name)
         self._vhost = broker.directory.vhost(name)
         return self._vhost
+
+    @property
+    def access(self) -> AccessRules:
+        """The rights of the user: those of its token, or those in the list of users."""
+        return self._grant or self._host.broker.access
+
+    def door(self) -> Door:
+        """Return the user's door to the virtual host that the client has entered."""
+        assert self._vhost is not None
+        self._door = Door(self.access, self.user, self._vhost, self._host.broker.engine.requests)
+        return self._door
+
+    def renew(self, secret: bytes, done: Callable[[str], None]) -> None:
+        """Take a new secret, which is a token if the client has logged in by one; a password does not change.
+
+        `done` is called with the reason of a refusal, or an empty text, either at once or in a later turn. The former
+        token stays in effect after a refusal.
+        """
+        if self._grant is None:
+            self._host.password_changed(self._endpoint, secret)
+            done("")
+            return
+        if self._renewing:
+            done("the former new token is not checked yet")
+            return
+        self._renewing = True
+
+        def judged(verdict: Verdict) -> None:
+            self._renewing = False
+            if verdict.grant is None:
+                done("the new token was refused; the broker's log has the reason")
+            elif verdict.user != self.user:
+                done("the new token is another user's")
+            else:
+                self._grant = verdict.grant
+                if self._door is not None:
+                    self._door.renew(verdict.grant)
+                done("")
+
+        self._host.renew(self._endpoint, secret.decode("utf-8", "replace"), judged)
 
     def admit(self) -> None:
         """Tell the server that the client is logged in and has entered its virtual host."""

@@ -15,6 +15,9 @@ from escrowmq.wire.scram.server import Proof
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
 """The mechanisms that `parse` knows."""
 
+TOKEN: Final = "token"  # noqa: S105 - it is no secret
+"""The `mechanism` of a token that comes on another way than SASL, as the password."""
+
 ANONYMOUS_USER: Final = "anonymous"
 """The `authcid` of an ANONYMOUS login. The client's trace text identifies nobody and is dropped."""
 
@@ -27,8 +30,8 @@ class SaslError(ValueError):
 class Credentials:
     """The identity that a client claims.
 
-    `authcid` is the user name; it is empty for EXTERNAL when the certificate alone determines the user. `password` is
-    None if the mechanism has none. It is left out of the representation. `proof` is that of SCRAM.
+    `authcid` is the user name; it is empty if the certificate (EXTERNAL) or a token alone determines the user.
+    `password` is None if the mechanism has none. It is left out of the representation. `proof` is that of SCRAM.
     """
 
     mechanism: str
@@ -61,14 +64,15 @@ def parse(
 def parse_plain(response: bytes) -> Credentials:
     """RFC 4616: authzid NUL authcid NUL password, all UTF-8. Raises SaslError.
 
-    A client may not act as another user: an authzid that differs from the authcid is refused.
+    A client may not act as another user: an authzid that differs from the authcid is refused. The user name may be
+    empty, because some clients leave it out if the password is a token; otherwise no such user exists.
     """
     parts = response.split(b"\x00")
     if len(parts) != 3:
         raise SaslError("PLAIN: expected authzid, authcid and password with NUL between them")
     authzid, authcid, password = (_text("PLAIN", part) for part in parts)
-    if not authcid or not password:
-        raise SaslError("PLAIN: empty user name or password")
+    if not password:
+        raise SaslError("PLAIN: empty password")
     if authzid and authzid != authcid:
         raise SaslError("PLAIN: acting as another user is not supported")
     return Credentials("PLAIN", authcid, password)
@@ -83,8 +87,8 @@ def parse_amqplain(response: bytes, decode_fields: Callable[[bytes], Mapping[str
     login, password = fields.get("LOGIN"), fields.get("PASSWORD")
     if not isinstance(login, str) or not isinstance(password, str):
         raise SaslError("AMQPLAIN: LOGIN or PASSWORD is missing or not a string")
-    if not login or not password:
-        raise SaslError("AMQPLAIN: empty user name or password")
+    if not password:
+        raise SaslError("AMQPLAIN: empty password")
     return Credentials("AMQPLAIN", login, password)
 
 

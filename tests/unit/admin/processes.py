@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from escrowmq.admin.action import record_action
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
@@ -100,6 +101,10 @@ class FakeProcess:
     @property
     def host(self) -> str:
         return "h"
+
+    async def log_in_by_token(self, address: str, port: int, token: str) -> Grant | str:
+        user, _, scopes = token.partition(":")
+        return Grant(user, scopes.split()) if user else f"refused from {address}:{port}"
 
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}

@@ -20,10 +20,14 @@ from escrowmq.server.auth import REFUSED, Authenticator, log_verdict
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
+from escrowmq.server.tokens.logins import TokenLogins
 from escrowmq.wire.endpoint import Peer, Verdict
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.sasl import TOKEN, Credentials
 from escrowmq.wire.scram.client import ClientExchange
 from escrowmq.wire.scram.server import Proof, ServerExchange
+from tests.tokens import key_set, token
+from tests.unit.server.tokens.test_cache import Scene
+from tests.unit.server.tokens.test_verifier import RULES
 
 FAST = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 LOCAL = Peer("127.0.0.1", 1, loopback=True)
@@ -50,7 +54,9 @@ class Later(Executor):
 class Desk:
     """An authenticator with users alice (secret), guest (guest) and eve, who has no password."""
 
-    def __init__(self, *, guest_loopback_only: bool = True, anonymous_user: str = "") -> None:
+    def __init__(
+        self, *, guest_loopback_only: bool = True, anonymous_user: str = "", tokens: TokenLogins | None = None
+    ) -> None:
         self.access = Access()
         self.passwords = Passwords(("SCRAM-SHA-256",), 4096, FAST)
         self.recorded: list[User] = []
@@ -68,6 +74,7 @@ class Desk:
             ScramUsers(self.access, self.passwords, b"key"),
             self.recorded.append,
             SecretKeys(Path()),
+            tokens,
             guest_loopback_only=guest_loopback_only,
             anonymous_user=anonymous_user,
             hasher=FAST,
@@ -451,3 +458,127 @@ def test_a_hash_from_rabbitmq_is_verified_and_replaced_at_the_first_login() -> N
     assert user.password_hash.startswith("$argon2id$")
     assert user.scram_hashes
     assert desk.recorded == [user]
+
+
+class TestTokens:
+    """Logins by a token in place of the password."""
+
+    def desk(self, **options: Any) -> tuple[Desk, Scene]:
+        """Return a desk that accepts tokens of the key `one`, and where its keys come from."""
+        scene = Scene()
+        scene.cache.refresh()
+        scene.run()
+        return Desk(tokens=TokenLogins(scene.cache, RULES, lambda: scene.now), **options), scene
+
+    def test_the_user_is_that_of_the_token_which_need_not_be_listed(self) -> None:
+        desk, _ = self.desk()
+        for name in ("", "alice", "guest"):
+            verdict = desk.login(name, token(sub="service-7"))
+            assert verdict.user == "service-7"
+            assert verdict.grant is not None
+            assert verdict.grant.scopes == ("read:*/*", "write:*/*", "configure:*/*")
+
+    def test_a_token_is_checked_off_the_loop_and_once_only(self) -> None:
+        desk, _ = self.desk()
+        desk.ask("", token(exp=1000))
+        assert desk.verdicts == []
+        assert desk.later.run() == 1
+        desk.ask("", token(exp=1000))
+        assert [verdict.user for verdict in desk.verdicts] == ["alice", "alice"]
+
+    def test_an_expired_token_is_not_remembered(self) -> None:
+        desk, scene = self.desk()
+        assert desk.login("", token(exp=1000)).user == "alice"
+        scene.now = 1005
+        assert desk.login("", token(exp=1000)) == Verdict(None, "the token has expired")
+
+    def test_without_an_issuer_a_token_is_a_wrong_password(self) -> None:
+        desk = Desk()
+        assert desk.login("alice", token()) == Verdict(None, REFUSED)
+        assert desk.login("", token(), mechanism=TOKEN).reason == "tokens are not accepted (tokens.issuer)"
+
+    def test_passwords_are_as_before(self) -> None:
+        desk, _ = self.desk()
+        assert desk.login("alice", "secret") == Verdict("alice")
+        assert desk.login("alice", "a.b.c") == Verdict(None, REFUSED)
+        assert desk.login("", "secret") == Verdict(None, REFUSED)
+
+    def test_over_http_a_token_is_no_password(self) -> None:
+        """A session of the console keeps no scopes."""
+        desk, _ = self.desk()
+        assert desk.login("alice", token(), Peer("10.0.0.1", 1, is_request=True)) == Verdict(None, REFUSED)
+        verdict = desk.login("", token(), Peer("10.0.0.1", 1, is_request=True), TOKEN)
+        assert verdict.user == "alice"
+
+    def test_a_user_guest_of_a_token_comes_from_this_machine_only_as_well(self) -> None:
+        desk, _ = self.desk()
+        assert desk.login("", token(sub="guest"), REMOTE).user is None
+        assert desk.login("", token(sub="guest"), LOCAL).user == "guest"
+        assert desk.login("", token(sub="guest"), REMOTE).user is None, "also if it is remembered"
+
+    @pytest.mark.rule("SEC-4")
+    def test_a_wrong_token_takes_the_time_of_a_wrong_password_and_makes_suspect(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk, _ = self.desk()
+        hashed: list[str] = []
+        monkeypatch.setattr(desk.authenticator, "_verify", lambda _, password: hashed.append(password))
+        assert desk.login("", token(aud="other"), REMOTE).reason == "the token is for another audience"
+        assert hashed == [""]
+        assert desk.authenticator._checks.suspects("10.0.0.1")
+        assert desk.login("", token(), REMOTE).user == "alice"
+        assert not desk.authenticator._checks.suspects("10.0.0.1")
+        assert hashed == [""]
+
+    def test_an_unknown_key_is_waited_for(self) -> None:
+        desk, scene = self.desk()
+        scene.body = key_set("one", "two")
+        desk.ask("", token("two"))
+        desk.later.run()
+        assert desk.verdicts == []
+        scene.run()
+        desk.later.run()
+        assert [verdict.user for verdict in desk.verdicts] == ["alice"]
+
+    def test_an_unknown_key_is_waited_for_once(self) -> None:
+        desk, scene = self.desk()
+        desk.ask("", token("two"))
+        for _ in range(3):
+            desk.later.run()
+            scene.run()
+        assert desk.verdicts == [Verdict(None, "the token's key is not one of the issuer's")]
+        assert desk.login("", token("two")).user is None
+        assert scene.run() == 0, "the keys are not read for each token"
+
+    def test_a_client_that_has_left_is_not_judged(self) -> None:
+        desk, scene = self.desk()
+        here = [True]
+        credentials = Credentials(TOKEN, "", token("two"))
+        desk.authenticator.authenticate(LOCAL, credentials, desk.verdicts.append, lambda: here[0])
+        desk.later.run()
+        here[0] = False
+        scene.run()
+        assert (desk.later.run(), desk.verdicts) == (0, [])
+
+    def test_a_token_that_waits_for_too_long_is_refused(self) -> None:
+        desk, _ = self.desk()
+        for number in range(3):
+            desk.ask("", token(sub=str(number)))
+        desk.now += 11
+        desk.later.run()
+        assert Verdict(None, "the check of the token took too long") in desk.verdicts
+        assert len(desk.verdicts) == 3
+
+    def test_the_log_never_has_a_token(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+        desk, _ = self.desk()
+        caplog.clear()
+        right, wrong = token(), token(aud="other")
+        desk.login("", right)
+        desk.login("", wrong)
+        assert caplog.messages == [
+            "user 'alice' logged in from 127.0.0.1:1",
+            "login of a token from 127.0.0.1:1 refused: the token is for another audience",
+        ]
+        logged = " ".join(str(record.__dict__) for record in caplog.records)
+        assert not any(part in logged for given in (right, wrong) for part in given.split("."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from escrowmq.server.connection import (
     CLOSING_MS,
+    EXPIRED,
     LARGE_READ,
     PACED_READ,
     READ,
@@ -220,6 +222,33 @@ def test_a_client_that_does_not_log_in_in_time_is_disconnected() -> None:
         await scene.bench.close()
 
     on_loop(test)
+
+
+def test_a_connection_ends_with_its_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def test() -> None:
+        scene = Scene()
+        connection, _, endpoint = scene.connect()
+        other, _, staying = scene.connect()
+        for each in (endpoint, staying):
+            scene.runtime.admitted(each, "alice", "/")
+        now = scene.bench.broker.engine.now
+        connection.expires_ms = now + 500
+        for client in (connection, other):
+            client.tick(now + 499, 1000)
+        assert "shut" not in str(endpoint.told)
+        for client in (connection, other):
+            client.tick(now + 500, 1000)
+            client.tick(now + 600, 1000)
+        assert str(endpoint.told).count(EXPIRED) == 1
+        assert EXPIRED not in str(staying.told)
+        await scene.bench.close()
+
+    on_loop(test)
+    assert [text for text in caplog.messages if "expired" in text] == [
+        "connection from 127.0.0.1:5, user 'alice', closed: its token has expired"
+    ]
 
 
 @pytest.mark.parametrize(("size", "waits"), [(SHARE, False), (READ - 1, False), (READ, True)])

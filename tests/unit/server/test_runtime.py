@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from escrowmq.config import LimitsSection
+from escrowmq.core.access.grant import Grant
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.records.kinds import RECORD_BYTES
 from escrowmq.journal import format as fmt
@@ -198,3 +199,27 @@ def test_channels_of_users_and_queues_of_virtual_hosts_have_limits_by_default() 
     assert (limits.channels_of_user, limits.queues_of_vhost) == (100_000, 20_000)
     boundless = default_limits(LimitsSection(channels_per_user=0, queues_per_vhost=0))
     assert (boundless.channels_of_user, boundless.queues_of_vhost) == (None, None)
+
+
+def test_a_new_token_sets_the_time_at_which_the_connection_ends() -> None:
+    async def test() -> None:
+        scene = Scene()
+        verdicts: list[Verdict] = []
+        answers: list[Callable[[Verdict], None]] = []
+        authenticator = SimpleNamespace(authenticate=lambda *call: answers.append(call[2]))
+        scene.runtime._authenticator = cast("Authenticator", authenticator)
+        connection, _, endpoint = scene.connect()
+        scene.runtime.authenticate(endpoint, Credentials("PLAIN", "", "a token"), verdicts.append)
+        answers.pop()(Verdict("alice", grant=Grant("alice", [], 5000)))
+        assert connection.expires_ms == 5000
+        for verdict, expires in (
+            (Verdict(None, "wrong"), 5000),
+            (Verdict("eve", grant=Grant("eve", [], 6000)), 5000),
+            (Verdict("alice", grant=Grant("alice", [], 7000)), 7000),
+        ):
+            scene.runtime.renew(endpoint, "new", verdicts.append)
+            answers.pop()(verdict)
+            assert (verdicts[-1], connection.expires_ms) == (verdict, expires)
+        await scene.bench.close()
+
+    on_loop(test)

@@ -7,10 +7,12 @@ from typing import cast
 
 import pytest
 
+from escrowmq.core.access.grant import Grant
+from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.endpoint import Endpoint, Peer, Verdict
 from escrowmq.wire.login import Login, LoginFault
-from escrowmq.wire.sasl import Credentials
+from escrowmq.wire.sasl import TOKEN, Credentials
 from escrowmq.wire.scram.client import ClientExchange
 from tests.unit.wire.amqp091.clients import Server
 
@@ -33,6 +35,12 @@ class Desk(Server):
     def login_judged(self, endpoint: Endpoint, who: str, verdict: Verdict) -> None:
         del endpoint
         self.judged.append((who, verdict))
+
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        self.asked.append((Credentials(TOKEN, "", token), done))
+
+    def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
+        self.secrets.append(("", secret))
 
 
 def unchallenged(data: bytes) -> None:
@@ -167,3 +175,95 @@ def test_a_limit_on_connections_excludes_a_permitted_user() -> None:
     with pytest.raises(BrokerError, match="no room for guest in /"):
         mine.enter("/")
     assert mine.vhost_name == ""
+
+
+def with_token(desk: Desk, *scopes: str) -> Login:
+    mine = login(desk)
+    mine.authenticate("PLAIN", b"\0\0a token", lambda _: None, unchallenged)
+    desk.asked.pop()[1](granted("alice", *scopes))
+    return mine
+
+
+def granted(user: str, *scopes: str) -> Verdict:
+    return Verdict(user, grant=Grant(user, scopes))
+
+
+@pytest.mark.rule("SEC-1")
+def test_the_rights_of_a_token_are_those_of_its_scopes() -> None:
+    desk = Desk()
+    mine = with_token(desk, "read:%2F/mine")
+    mine.enter("/")
+    door = mine.door()
+    assert (mine.user, door.user) == ("alice", "alice")
+    assert door.allows(Operation.CONSUME, queue="mine")
+    assert not door.allows(Operation.CONSUME, queue="other")
+    with pytest.raises(BrokerError, match="access to vhost '/' refused for user 'alice'"):
+        with_token(Desk(), "read:elsewhere/*").enter("/")
+    with pytest.raises(BrokerError):
+        with_token(Desk(), "read:*/*").enter("missing")
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_token_of_a_listed_name_has_only_its_own_rights() -> None:
+    mine = login(Desk())
+    mine.authenticate("PLAIN", b"\0\0a token", lambda _: None, unchallenged)
+    desk = cast("Desk", mine._host)
+    desk.asked.pop()[1](granted("guest"))
+    with pytest.raises(BrokerError, match="access to vhost '/' refused for user 'guest'"):
+        mine.enter("/")
+
+
+def test_a_new_token_replaces_the_rights_of_the_former_one() -> None:
+    desk, told = Desk(), list[str]()
+    mine = with_token(desk, "read:*/mine")
+    mine.enter("/")
+    door = mine.door()
+    mine.renew(b"a new token", told.append)
+    (credentials, done) = desk.asked.pop()
+    assert (credentials.password, told) == ("a new token", [])
+    assert door.allows(Operation.CONSUME, queue="mine"), "until the new one is checked"
+    done(granted("alice", "read:*/other"))
+    assert told == [""]
+    assert not door.allows(Operation.CONSUME, queue="mine")
+    assert door.allows(Operation.CONSUME, queue="other")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        (Verdict(None, "expired"), "the new token was refused; the broker's log has the reason"),
+        (Verdict("alice"), "the new token was refused; the broker's log has the reason"),
+        (granted("eve", "read:*/*"), "the new token is another user's"),
+    ],
+)
+def test_a_new_token_that_is_refused_leaves_the_former_one(verdict: Verdict, why: str) -> None:
+    desk, told = Desk(), list[str]()
+    mine = with_token(desk, "read:*/mine")
+    mine.enter("/")
+    door = mine.door()
+    mine.renew(b"a new token", told.append)
+    desk.asked.pop()[1](verdict)
+    assert (told, mine.user) == ([why], "alice")
+    assert door.allows(Operation.CONSUME, queue="mine")
+    assert not door.allows(Operation.CONSUME, queue="other")
+
+
+def test_new_tokens_are_checked_one_after_the_other() -> None:
+    desk, told = Desk(), list[str]()
+    mine = with_token(desk, "read:*/*")
+    mine.renew(b"first", told.append)
+    mine.renew(b"second", told.append)
+    assert told == ["the former new token is not checked yet"]
+    desk.asked.pop()[1](granted("alice"))
+    mine.renew(b"\xff", told.append)
+    assert desk.asked.pop()[0].password == "\ufffd"
+    assert told[1:] == [""]
+
+
+def test_a_new_secret_of_a_client_with_a_password_changes_nothing() -> None:
+    desk, told = Desk(), list[str]()
+    mine = login(desk)
+    mine.authenticate("PLAIN", b"\0guest\0guest", lambda _: None, unchallenged)
+    desk.asked.pop()[1](Verdict("guest"))
+    mine.renew(b"new", told.append)
+    assert (told, desk.secrets, desk.asked) == ([""], [("", b"new")], [])

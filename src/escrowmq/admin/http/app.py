@@ -130,7 +130,7 @@ class HttpInterface:
         if ADMINISTRATOR not in operator.tags:
             raise NotAuthorised("User lacks the tag that this needs")
         reason = reason_of(request.headers.get("content-type", ""), await _body(request))
-        return JsonAnswer(await self._broker.ask(operation, **names, by=operator.user, why=reason))
+        return JsonAnswer(await self._broker.ask(operation, **names, **operator.asking, why=reason))
 
     def _change_route(self, request: Request) -> tuple[WriteRoute, dict[str, str]]:
         """Return the route of a change, and the names in its path. Raises NothingThere, and HTTPException: 405 for a

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from escrowmq.admin.http.broker import AskedBroker
 
-LOGIN: Final = "user.login"
+LOGINS: Final = frozenset(("user.login", "token.login"))
 FREE: Final = 5
 """Wrong logins of an address in `WINDOW_SECONDS` that are answered at once."""
 WINDOW_SECONDS: Final = 60.0
@@ -59,7 +59,7 @@ class GuardedBroker:
 
     async def ask(self, command: str, **arguments: Any) -> Any:
         """See `AskedBroker.ask`."""
-        if command != LOGIN:
+        if command not in LOGINS:
             return await self._broker.ask(command, **arguments)
         address = network_of(str(arguments.get("address", "")))
         suspect = self._is_suspect(address)

@@ -1,4 +1,4 @@
-"""Who asks: HTTP basic authentication against the users of the broker."""
+"""Who asks: HTTP basic authentication against the users of the broker, or a bearer token (RFC 6750)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 
 from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.core.access.grant import Grant
 
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
-_LONGEST: Final = 4096  # bytes of an Authorization header
+_BEARER: Final = "bearer "
+_LONGEST: Final = 4096  # bytes of an Authorization header with a password
+_LONGEST_TOKEN: Final = 16_384
 
 
 class NotAuthorised(Exception):  # noqa: N818 - named for what happened
@@ -19,16 +22,28 @@ class NotAuthorised(Exception):  # noqa: N818 - named for what happened
 
 
 class Operator(NamedTuple):
-    """A user that has logged in."""
+    """A user that has logged in. `grant` has the rights from its token; None if it has shown a password."""
 
     user: str
     tags: tuple[str, ...]
+    grant: Grant | None = None
+
+    @property
+    def asking(self) -> dict[str, object]:
+        """The arguments of an operation that say who asks for it."""
+        return {"by": self.user} | ({"scopes": self.grant.scopes} if self.grant is not None else {})
 
 
 async def login_of(request: Request, broker: AskedBroker) -> Operator:
     """Return the user of a request. Raises NotAuthorised, BrokerUnavailable."""
-    user, password = _credentials(request.headers.get("authorization", ""))
+    header = request.headers.get("authorization", "")
     host, port = request.client or ("", 0)
+    if header[: len(_BEARER)].lower() == _BEARER:
+        found = await broker.ask("token.login", address=host, port=port, token=_token(header))
+        if found["user"] is None:
+            raise NotAuthorised("Login failed")
+        return Operator(found["user"], tuple(found["tags"]), Grant(found["user"], found["scopes"]))
+    user, password = _credentials(header)
     found = await broker.ask("user.login", address=host, port=port, user=user, password=password)
     if found["user"] is None:
         raise NotAuthorised("Login failed")
@@ -41,6 +56,13 @@ async def monitor(request: Request, broker: AskedBroker) -> Operator:
     if not {ADMINISTRATOR, MONITORING} & set(login.tags):
         raise NotAuthorised("Not monitor user")
     return login
+
+
+def _token(header: str) -> str:
+    token = header[len(_BEARER) :].strip()
+    if not token or len(header) > _LONGEST_TOKEN:
+        raise NotAuthorised("Not authorised")
+    return token
 
 
 def _credentials(header: str) -> tuple[str, str]:

@@ -55,7 +55,11 @@ class Reading:
         """Return the virtual hosts that the user sees; None if it sees all."""
         if MONITORS & set(self.operator.tags):
             return None
-        rows = await self.ask("permission.list", user=self.operator.user)
+        user, grant = self.operator.user, self.operator.grant
+        if grant is not None:
+            names = [row["name"] for row in await self.ask("vhost.list")]
+            return frozenset(name for name in names if grant.enters(user, name))
+        rows = await self.ask("permission.list", user=user)
         return frozenset(row["vhost"] for row in rows)
 
     async def rows(self, operation: str, **arguments: Any) -> list[dict[str, Any]]:

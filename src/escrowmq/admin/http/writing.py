@@ -63,7 +63,7 @@ class Writing(Reading):
 
     async def do(self, operation: str, **arguments: Any) -> Any:
         """Return the result of a change."""
-        return await self.ask(operation, **arguments, by=self.operator.user)
+        return await self.ask(operation, **arguments, **self.operator.asking)
 
     @property
     def name(self) -> str:

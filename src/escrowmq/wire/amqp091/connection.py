@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from escrowmq.core.access.door import Door
 from escrowmq.core.broker import Broker
@@ -23,6 +24,9 @@ from escrowmq.wire.flow import OutputFlow, PublishGate
 from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import LARGE, Outbox, Piece
 
+LONGEST_BEFORE_TUNE: Final = 16_384
+"""The longest frame of a client that has not logged in. Section 1.4.2.6 asks for 4,096; a token may be longer."""
+
 
 class Connection:
     """The endpoint of one AMQP 0-9-1 connection (`wire.endpoint.Endpoint`)."""
@@ -38,7 +42,7 @@ class Connection:
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
         self.door: Door  # checks every operation; set when the virtual host is known
-        self.frame_max: int = codes.FRAME_MIN_SIZE
+        self.frame_max: int = LONGEST_BEFORE_TUNE
         self.most_body = 0  # the longest body that fits into one frame and is not too large for a message
         self.channel_max = 0
         self.heartbeat = 0
@@ -112,9 +116,6 @@ class Connection:
         self.session.label = self.label
         if self.gate.reason:
             self.block(self.gate.reason)
-
-    def update_secret(self, secret: bytes) -> None:
-        self._host.password_changed(self, secret)
 
     # -- writing
 

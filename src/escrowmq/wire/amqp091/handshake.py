@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq import __version__
-from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
@@ -151,9 +150,7 @@ def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
     """Enter the virtual host that the client names."""
     try:
         connection.vhost = connection.login.enter(method.virtual_host)
-        connection.door = Door(
-            connection.broker.access, connection.user, connection.vhost, connection.broker.engine.requests
-        )
+        connection.door = connection.login.door()
     except BrokerError as error:
         raise SyntaxFault(codes.NOT_ALLOWED, error.text) from None
     connection.state = State.RUNNING
@@ -162,8 +159,17 @@ def open_vhost(connection: Connection, method: spec.ConnectionOpen) -> None:
 
 
 def update_secret(connection: Connection, method: spec.ConnectionUpdateSecret) -> None:
-    connection.update_secret(method.new_secret)
-    connection.send(spec.ConnectionUpdateSecretOk())
+    """Take a new token. The connection ends if it is refused."""
+
+    def done(refusal: str) -> None:
+        if connection.state is not State.RUNNING:
+            return
+        if refusal:
+            connection.fail(codes.NOT_ALLOWED, refusal, spec.ConnectionUpdateSecret.INDEX)
+            return
+        connection.send(spec.ConnectionUpdateSecretOk())
+
+    connection.login.renew(method.new_secret, done)
 
 
 def close(connection: Connection, method: spec.ConnectionClose) -> None:

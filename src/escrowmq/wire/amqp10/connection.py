@@ -259,10 +259,6 @@ class Connection:
         """Continue with the bytes that were held back during the login, or while the connection was congested."""
         self._reader.resume()
 
-    def update_secret(self, secret: bytes) -> None:
-        """Note that the client sent a new secret."""
-        self._host.password_changed(self, secret)
-
     def _read_on(self) -> None:
         self._host.stir(self)
         self.resume()

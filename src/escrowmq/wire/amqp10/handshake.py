@@ -22,7 +22,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq import __version__
-from escrowmq.core.access.door import Door
 from escrowmq.core.conditions import BrokerError
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import Open, encode_performative
@@ -188,9 +187,7 @@ def _enter(connection: Connection, opened: Open) -> AmqpFault | None:
         connection.vhost = connection.login.enter(_vhost_of(connection, opened.hostname or ""))
     except BrokerError as error:
         return connection_fault(NOT_ALLOWED, error.text)
-    connection.door = Door(
-        connection.broker.access, connection.login.user, connection.vhost, connection.broker.engine.requests
-    )
+    connection.door = connection.login.door()
     connection.traffic = connection.broker.engine.counters.traffic_of(connection.vhost.name, "amqp10")
     claims, vhost, container = connection.broker.claims, connection.vhost.name, opened.container_id
     if SOLE in opened.desired_capabilities and not claims.take(vhost, container, connection.owner):
@@ -207,11 +204,10 @@ def _vhost_of(connection: Connection, hostname: str) -> str:
     """
     if hostname.startswith(_VHOST):
         return hostname[len(_VHOST) :]
-    access = connection.broker.access
-    if _DEFAULT_VHOST in access.vhosts:
+    vhosts, login = connection.broker.access.vhosts, connection.login
+    if _DEFAULT_VHOST in vhosts:
         return _DEFAULT_VHOST
-    user = connection.login.user
-    return next((name for name in access.vhosts if (user, name) in access.permissions), _DEFAULT_VHOST)
+    return next((name for name in vhosts if login.access.enters(login.user, name)), _DEFAULT_VHOST)
 
 
 def _own_open(connection: Connection) -> dict[str, Any]:

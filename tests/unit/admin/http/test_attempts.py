@@ -73,6 +73,14 @@ def test_a_suspect_address_has_few_checks_at_once() -> None:
     assert bench.log_in("right")[0]["user"] == "u", "the places are free again"
 
 
+@pytest.mark.rule("SEC-4")
+def test_wrong_tokens_count_as_wrong_passwords() -> None:
+    bench = Bench()
+    bench.log_in(times=FREE)
+    asyncio.run(bench.guarded.ask("token.login", address="10.0.0.1", port=1, token="x"))
+    assert bench.delays == [DELAY_SECONDS]
+
+
 def test_addresses_are_forgotten_and_other_operations_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "ADDRESSES", 2)
     bench = Bench()

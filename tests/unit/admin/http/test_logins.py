@@ -1,4 +1,4 @@
-"""HTTP basic authentication."""
+"""HTTP basic authentication, and bearer tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ def basic(text: str) -> str:
         "Basic ",
         "Basic %%%",
         basic("guest"),
-        "Bearer x",
+        "Bearer",
+        "Bearer ",
+        "Bearer :",
+        "Bearer " + "a" * 17_000,
+        "Bearerx a:tag:management",
         "Basic " + "A" * 5000,
         "Basic /w==",
         "Basic \xe9",
@@ -49,3 +53,38 @@ def test_a_deleted_user_is_refused() -> None:
     site = HttpSite()
     site.server.broker.access.remove_user("guest")
     assert site.get("/api/whoami").status == 401
+
+
+def test_a_token_logs_in_a_user_that_is_not_listed() -> None:
+    site = HttpSite()
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        answer = site.request("GET", "/api/whoami", {"authorization": f"{scheme} alice:tag:management"})
+        assert (answer.status, answer.json) == (200, {"name": "alice", "tags": ["management"]})
+    assert site.request("GET", "/api/whoami", {"authorization": "Bearer alice:read:*/*"}).status == 401
+
+
+@pytest.mark.rule("SEC-1")
+def test_a_token_is_asked_for_its_own_rights_and_not_for_those_of_a_listed_user() -> None:
+    site = HttpSite()
+
+    def put(name: str, token: str) -> int:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        return site.request("PUT", f"/api/queues/%2F/{name}", headers, b"{}").status
+
+    assert put("mine", "guest:tag:management configure:%2F/mine") == 201
+    assert put("other", "guest:tag:management configure:%2F/mine") in {400, 401, 403}
+    assert put("other", "guest:tag:administrator") in {400, 401, 403}
+    assert "other" not in site.server.broker.directory.vhosts["/"].queues
+
+
+def test_a_token_sees_the_virtual_hosts_that_its_scopes_match() -> None:
+    site = HttpSite()
+    site.server.broker.directory.add_vhost("orders")
+
+    def seen(scopes: str) -> list[str]:
+        answer = site.request("GET", "/api/vhosts", {"authorization": f"Bearer alice:tag:management {scopes}"})
+        return [row["name"] for row in answer.json]
+
+    assert seen("") == []
+    assert seen("read:ord*/*") == ["orders"]
+    assert seen("read:*/*") == ["/", "orders"]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from escrowmq.core.access.grant import Grant
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import PROTOCOL_HEADER, frame, header_frame, method_frame
@@ -36,6 +37,7 @@ class Server(SimServer):
         self.waiters: list[object] = []
         self.faults: list[tuple[Any, str]] = []
         self.verdicts: list[tuple[str, Verdict]] = []
+        self.grants: dict[str | None, Grant] = {}  # what tokens grant; the user is the one that the client names
         self.secrets: list[tuple[str, bytes]] = []
         self.users: dict[Endpoint, str] = {}
         self.admissions: list[tuple[str, str]] = []
@@ -45,6 +47,8 @@ class Server(SimServer):
         fits = proof.fits() if proof is not None else credentials.password == credentials.authcid
         known = fits and credentials.authcid in self.broker.access.users
         verdict = Verdict(credentials.authcid) if known else Verdict(None, "wrong")
+        if credentials.password in self.grants:
+            verdict = Verdict(credentials.authcid, grant=self.grants[credentials.password])
         if self.slow:
             self.logins.append(lambda: done(verdict))
         else:
@@ -67,6 +71,14 @@ class Server(SimServer):
 
     def password_changed(self, endpoint: Endpoint, secret: bytes) -> None:
         self.secrets.append((self.users[endpoint], secret))
+
+    def renew(self, endpoint: Endpoint, token: str, done: Callable[[Verdict], None]) -> None:
+        grant = self.grants.get(token)
+        verdict = Verdict(grant.user, grant=grant) if grant is not None else Verdict(None, "wrong")
+        if self.slow:
+            self.logins.append(lambda: done(verdict))
+        else:
+            done(verdict)
 
     def admitted(self, endpoint: Endpoint, user: str, vhost: str) -> None:
         self.users[endpoint] = user

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.core.access.grant import Grant
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
 from escrowmq.wire.amqp091.handshake import CAPABILITIES, State
@@ -291,11 +292,16 @@ class TestOpening:
         talk.say(PROTOCOL_HEADER, start_ok(), spec.ConnectionTuneOk(0, 0, 0))
         assert code_of(talk.say(method_frame(1, spec.ChannelOpen()))) == codes.CHANNEL_ERROR
 
-    def test_frames_before_tuning_are_limited_to_4096_octets(self) -> None:
+    def test_frames_before_tuning_are_limited_to_16384_octets(self) -> None:
+        """Tokens are longer than the 4,096 octets of the specification."""
         talk = Talk()
         talk.say(PROTOCOL_HEADER)
-        big: FieldTable = {"x": "y" * 5000}
-        assert len(encode_table(big)) > 4096
+        long = start_ok(client={"x": "y" * 12_000})
+        assert [type(each) for each in talk.say(long)] == [spec.ConnectionTune]
+        talk = Talk()
+        talk.say(PROTOCOL_HEADER)
+        big: FieldTable = {"x": "y" * 17_000}
+        assert len(encode_table(big)) > 16_384
         assert code_of(talk.say(spec.ConnectionStartOk(big, "PLAIN", b"", "en_US"))) == codes.FRAME_ERROR
 
 
@@ -314,3 +320,43 @@ def test_a_user_has_no_more_channels_than_its_limit_on_all_connections_together(
     first.open_channel(1)
     first.lose()
     assert not made.broker.engine.channels
+
+
+def with_token(*scopes: str) -> tuple[Server, SimClient]:
+    """Return a client that has logged in by a token, and the server, which also knows the token `new`."""
+    made = server()
+    made.grants = {"guest": Grant("guest", scopes), "new": Grant("guest", ["read:*/*"]), "eve": Grant("eve", [])}
+    client = SimClient(made)
+    client.open_channel(1)
+    return made, client
+
+
+def test_update_secret_renews_a_token_when_it_is_checked() -> None:
+    made, client = with_token("configure:*/*")
+    made.slow = True
+    client.send(0, spec.ConnectionUpdateSecret(b"new", "because"))
+    client.collect()
+    assert not client.inbox
+    made.login_done()
+    client.expect(0, spec.ConnectionUpdateSecretOk)
+    assert made.secrets == []
+    client.send(1, spec.QueueDeclare("q"))
+    fails_channel(client, 1, codes.ACCESS_REFUSED)
+
+
+@pytest.mark.parametrize("token", [b"wrong", b"eve", b"\xff"])
+def test_a_new_token_that_is_refused_closes_the_connection(token: bytes) -> None:
+    _, client = with_token("configure:*/*")
+    client.send(0, spec.ConnectionUpdateSecret(token, "because"))
+    fails_connection(client, codes.NOT_ALLOWED, "the new token")
+
+
+def test_a_new_token_for_a_connection_that_is_closing_is_of_no_interest() -> None:
+    made, client = with_token("configure:*/*")
+    made.slow = True
+    client.send(0, spec.ConnectionUpdateSecret(b"wrong", "because"))
+    client.send(0, spec.ConnectionClose(200, ""))
+    made.login_done()
+    client.expect(0, spec.ConnectionCloseOk)
+    client.collect()
+    assert not client.inbox

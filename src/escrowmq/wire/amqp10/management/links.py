@@ -8,6 +8,7 @@ send further requests.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.wire.amqp10.answers import MASK
@@ -15,7 +16,7 @@ from escrowmq.wire.amqp10.codec.performatives import RECEIVER, Transfer
 from escrowmq.wire.amqp10.codec.states import ACCEPTED
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.errors import PRECONDITION_FAILED, TRANSFER_LIMIT_EXCEEDED, link_fault
-from escrowmq.wire.amqp10.management.requests import ManagementRequest, Response, encode, read
+from escrowmq.wire.amqp10.management.requests import AwaitedResponse, ManagementRequest, Response, encode, read
 from escrowmq.wire.amqp10.management.routes import answer
 from escrowmq.wire.amqp10.sending import divided
 
@@ -92,6 +93,9 @@ class RequestLink:
         found = answer(request)
         if isinstance(found, Response):
             self._respond(request, found)
+            return None
+        if isinstance(found, AwaitedResponse):
+            found.begin(partial(self._respond, request))
             return None
         return self._work(request, found)
 

@@ -7,7 +7,7 @@ its links asks for responses on the link of the same name, and sends `$me` as `r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -86,8 +86,14 @@ class Response(NamedTuple):
     after: int = 0
 
 
-Answer: TypeAlias = "Response | Iterator[Response | None]"
-"""A response, or a task that yields None between its pieces, and its response at the end."""
+class AwaitedResponse(NamedTuple):
+    """A response that depends on the server. `begin` is called with what sends it, now or in a later turn."""
+
+    begin: Callable[[Callable[[Response], None]], None]
+
+
+Answer: TypeAlias = "Response | AwaitedResponse | Iterator[Response | None]"
+"""A response, now or later, or a task that yields None between its pieces, and its response at the end."""
 
 
 def read(connection: Connection, message: bytes) -> ManagementRequest:
