@@ -270,3 +270,47 @@ def test_invalid_requests_do_not_fill_the_log_and_guesses_are_refused(site: Http
         assert site.get("/api/whoami", f"guest:{guess}")[0] == 401
     assert time.monotonic() - began > 2
     assert site.get("/api/whoami")[0] == 200
+
+
+def test_events_are_told_as_they_happen_and_after_a_restart(tmp_path: Path) -> None:
+    with started(tmp_path) as site:
+        listener = Listener(site)
+        with connect(site) as connection:
+            connection.channel().queue_declare("first", durable=True)
+        name, fields, ident = listener.next()
+        assert (name, fields["name"]) == ("QUEUE_DECLARED", "first")
+        with connect(site) as connection:
+            connection.channel().queue_declare("second", durable=True)
+        listener.close()
+        site.broker.kill()
+        site.broker.start()
+        wait_until(site.answers)
+        listener = Listener(site, ident)
+        name, fields, _ = listener.next()
+        assert (name, fields["name"]) == ("QUEUE_DECLARED", "second")
+        listener.close()
+
+
+class Listener:
+    """Reads server-sent events."""
+
+    def __init__(self, site: HttpBroker, seen: str = "") -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
+        headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+        self._connection.request(
+            "GET", "/api/escrow/events", headers=headers | ({"Last-Event-ID": seen} if seen else {})
+        )
+        self._answer = self._connection.getresponse()
+        assert self._answer.headers["Content-Type"].startswith("text/event-stream")
+        assert self._answer.readline() == b"retry: 2000\n"  # from here on everything is told
+
+    def next(self) -> tuple[str, Any, str]:
+        """Return name, fields and id of the next event."""
+        found: dict[str, str] = {}
+        while "data" not in found:
+            name, _, value = self._answer.readline().decode().rstrip("\n").partition(": ")
+            found[name] = value
+        return found["event"], json.loads(found["data"]), found["id"]
+
+    def close(self) -> None:
+        self._connection.close()

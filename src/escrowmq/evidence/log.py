@@ -123,7 +123,7 @@ def after(
             continue
         if len(found) == most:
             return _page(found, max(each.lsn, lsn), complete=True)
-        found.append(each if isinstance(each, DamagedPart) else _line(each))
+        found.append(each if isinstance(each, DamagedPart) else line_of(each))
     return _page(found, None, complete=True)
 
 
@@ -151,7 +151,7 @@ def newest(folder: Path, kinds: Collection[int] | None = None, most: int = SHOWN
         end = start
         if len(kept) >= most or looked >= SCANNED:
             break
-    entries = [each if isinstance(each, DamagedPart) else _line(each) for each in kept]
+    entries = [each if isinstance(each, DamagedPart) else line_of(each) for each in kept]
     return _page(entries, None, complete=len(kept) >= most or looked < SCANNED)
 
 
@@ -162,7 +162,7 @@ def record_at(folder: Path, lsn: int) -> Line | DamagedPart | None:
             if found.lsn <= lsn:
                 return found
             return None
-        return _line(found) if found.lsn == lsn else None
+        return line_of(found) if found.lsn == lsn else None
     return None
 
 
@@ -215,7 +215,8 @@ def _page(entries: Sequence[Line | DamagedPart], next_lsn: int | None, *, comple
     )
 
 
-def _line(found: RecordFound) -> Line:
+def line_of(found: RecordFound) -> Line:
+    """Return a record for people."""
     try:
         kind = kind_of(found.kind)
         name, fields = kind.name, describe(kind, found.payload)

@@ -1,18 +1,20 @@
-"""What programs read below `/api/escrow/` that comes from files: the lives of messages, records of the journal, and
-audits.
-"""
+"""What programs read below `/api/escrow/` that comes from files: lives of messages, records, events, and audits."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
 
 from escrowmq.admin.http.app import MoreRoutes
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
 from escrowmq.admin.http.management import ADMINISTRATORS, MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.writing import ChangeAnswer, WriteRoute, Writing
-from escrowmq.evidence import log
+from escrowmq.evidence import events, log
 from escrowmq.evidence.commands import CommandRefused
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.lives import (
@@ -26,11 +28,15 @@ from escrowmq.evidence.lives import (
     lives,
 )
 
+_UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MOST_RECORDS: Final = 1000
 """Records in one answer."""
+MOST_LISTENERS: Final = 20
+"""Streams of events at the same time."""
 MESSAGES: Final = "escrow/messages"
 MESSAGE: Final = "escrow/messages/{vhost}/{queue}/{position}"
 JOURNAL: Final = "escrow/journal"
+EVENTS: Final = "escrow/events"
 AUDITS: Final = "escrow/audits"
 AUDIT: Final = "escrow/audits/{run}"
 
@@ -40,6 +46,7 @@ class FileRoutes:
 
     def __init__(self, files: BrokerFiles) -> None:
         self._files = files
+        self._listeners = 0
 
     def routes(self) -> MoreRoutes:
         """Return the routes."""
@@ -48,6 +55,7 @@ class FileRoutes:
                 MESSAGES: ReadRoute(self.messages, MANAGEMENT),
                 MESSAGE: ReadRoute(self.message, MANAGEMENT),
                 JOURNAL: ReadRoute(self.journal, MONITORS),
+                EVENTS: ReadRoute(self.events, MONITORS),
                 AUDITS: ReadRoute(self.audits, MONITORS),
                 AUDIT: ReadRoute(self.audit, MONITORS),
             },
@@ -102,6 +110,24 @@ class FileRoutes:
             "next_lsn": page.next_lsn,
             "complete": page.complete,
         }
+
+    async def events(self, reading: Reading) -> Response:
+        """Answer with records as they are written, as server-sent events. Raises HTTPException for too many streams."""
+        seen = reading.headers.get("last-event-id", "") or reading.query.get("from", "")
+        after = log.lsn_of(seen) if seen else None
+        kinds = log.kinds_of(reading.query.get("kind", "")) or events.CHANGES
+        if self._listeners >= MOST_LISTENERS:
+            raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
+        told = events.stream(self._files.data_dir, reading.ask, after, kinds)
+        return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
+
+    async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self._listeners += 1
+        try:
+            async for event in told:
+                yield event
+        finally:
+            self._listeners -= 1
 
     async def audits(self, reading: Reading) -> Any:
         """Answer with the latest runs of the audit, and with the state of the one that was started here."""

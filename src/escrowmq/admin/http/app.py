@@ -102,8 +102,9 @@ class HttpInterface:
         route, names = _found(request, self._paths)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
-        reading = Reading(self._broker, operator, names, request.query_params)
-        return JsonAnswer(await route.answer(reading))
+        reading = Reading(self._broker, operator, names, request.query_params, request.headers)
+        answer = await route.answer(reading)
+        return answer if isinstance(answer, Response) else JsonAnswer(answer)
 
     async def change(self, request: Request) -> Response:
         """Change something, as RabbitMQ's management API does, or as an operator decides (see `escrow.CHANGES`)."""

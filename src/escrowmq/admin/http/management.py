@@ -36,15 +36,21 @@ class HealthFailure(Exception):  # noqa: N818 - named for what happened
 
 
 class Reading:
-    """One request: who asks, the names in the path, and the query."""
+    """One request: who asks, the names in the path, the query, and the headers."""
 
     def __init__(
-        self, broker: AskedBroker, operator: Operator, names: Mapping[str, str], query: Mapping[str, str]
+        self,
+        broker: AskedBroker,
+        operator: Operator,
+        names: Mapping[str, str],
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
     ) -> None:
         self.ask = broker.ask
         self.operator = operator
         self.names = names
         self.query = query
+        self.headers = headers
 
     @property
     def vhost(self) -> str | None:

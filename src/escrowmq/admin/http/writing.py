@@ -57,8 +57,7 @@ class Writing(Reading):
         headers: Mapping[str, str],
         body: Mapping[str, Any],
     ) -> None:
-        super().__init__(broker, operator, names, query)
-        self.headers = headers
+        super().__init__(broker, operator, names, query, headers)
         self.body = body
 
     async def do(self, operation: str, **arguments: Any) -> Any:
