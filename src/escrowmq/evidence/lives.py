@@ -75,6 +75,17 @@ async def lives(folder: Path, search: Search, ask: Ask, operator: Operator) -> L
         return LivesFound([], 0)
 
 
+async def may_read(ask: Ask, operator: Operator, queues: Sequence[tuple[str, str]]) -> list[bool]:
+    """Return of each queue, a pair of virtual host and name, whether `operator` may read it: by the scopes of its
+    token, or by its permissions if it has shown a password.
+    """
+    user, grant = operator.user, operator.grant
+    if grant is not None:
+        return [grant.allowed(user, vhost, name, "read") for vhost, name in queues]
+    found: list[bool] = await ask("permission.readable", user=user, queues=queues)
+    return found
+
+
 async def indexed(folder: Path) -> int:
     """Return the address up to which the index has the journal; 0 while it is only being made."""
     try:
@@ -91,13 +102,15 @@ def _arrived(places: list[IndexedPlace]) -> list[IndexedPlace]:
 async def _visible(places: Sequence[IndexedPlace], ask: Ask, operator: Operator) -> list[IndexedPlace]:
     if ADMINISTRATOR in operator.tags:
         return list(places)
-    named = [place for place in places if place.vhost is not None and place.name is not None]
-    queues = list(dict.fromkeys((place.vhost, place.name) for place in named))
+    named = [
+        (place, (place.vhost, place.name)) for place in places if place.vhost is not None and place.name is not None
+    ]
+    queues = list(dict.fromkeys(queue for _, queue in named))
     if not queues:
         return []
-    readable = await ask("permission.readable", user=operator.user, queues=queues)
+    readable = await may_read(ask, operator, queues)
     allowed = {queue for queue, may in zip(queues, readable, strict=True) if may}
-    return [place for place in named if (place.vhost, place.name) in allowed]
+    return [place for place, queue in named if queue in allowed]
 
 
 def _searched(folder: Path, search: Search) -> tuple[list[IndexedPlace], int]:

@@ -26,6 +26,7 @@ from escrowmq.evidence.lives import (
     by_message_id,
     by_place,
     lives,
+    may_read,
 )
 
 _UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -77,7 +78,7 @@ class FileRoutes:
         if not (position.isascii() and position.isdigit() and len(position) < 19):
             raise BadQuery("the position is not a number")
         if ADMINISTRATOR not in reading.operator.tags:
-            (allowed,) = await reading.ask("permission.readable", user=reading.operator.user, queues=[[vhost, queue]])
+            (allowed,) = await may_read(reading.ask, reading.operator, [(vhost, queue)])
             if not allowed:
                 raise NotAuthorised("User not authorised to read the queue")
         found, end_lsn = await self._lives(reading, by_place(vhost, queue, int(position)))

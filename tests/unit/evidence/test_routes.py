@@ -119,6 +119,16 @@ def test_others_see_the_messages_of_queues_that_they_may_read(site: FileSite, us
     assert site.get("/api/escrow/messages/%2F/other/1", user).status == 401
 
 
+@pytest.mark.rule("SEC-1")
+def test_a_token_shows_messages_by_its_scopes_and_not_by_the_permissions_of_a_listed_user(site: FileSite) -> None:
+    site.server.broker.access.set_permission("u", "/", "", "", "^q$")
+    for scopes, seen, status in (("read:%2F/other", 0, 401), ("read:%2F/q", 1, 200)):
+        for name in ("u", "unlisted"):
+            token = {"authorization": f"Bearer {name}:tag:management {scopes}"}
+            assert len(site.request("GET", "/api/escrow/messages?id=m1", token).json["messages"]) == seen
+            assert site.request("GET", "/api/escrow/messages/%2F/q/1", token).status == status
+
+
 def test_without_an_index_nothing_is_found_and_that_is_said(tmp_path: Path) -> None:
     answer = FileSite(tmp_path).get("/api/escrow/messages?id=m1").json
     assert (answer["messages"], answer["complete"], answer["indexed_lsn"]) == ([], False, 0)
