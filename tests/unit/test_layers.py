@@ -69,7 +69,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.bulk",
         "journal.digests",
         "journal.errors",
-        "journal.errors",
         "journal.format",
         "journal.frames",
         "journal.reader",
