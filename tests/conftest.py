@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -128,3 +129,15 @@ def descriptors() -> list[str]:
     with suppress(FileNotFoundError):
         return os.listdir("/proc/self/fd")
     return []
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what programs that a test runs in this process have done to the log."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    if root.level != level or root.handlers != handlers:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
