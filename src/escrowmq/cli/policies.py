@@ -93,79 +93,34 @@ def _list_options(command: F) -> F:
     return data_dir_option(json_option(command))
 
 
-@policy.command("list")
-@_list_options
-@asks
-def list_policies(data_dir: Path, as_json: bool, vhost: str | None) -> None:
-    """List policies."""
-    _show(ask(data_dir, "policy.list", vhost=vhost), as_json=as_json)
+def _add_commands(group: click.Group, operations: str, noun: str, effect: str, apply_to: str) -> None:
+    """Add the commands of policies, or those of operator policies, to their group. `operations` is the beginning of the
+    names of the broker's operations.
+    """
+
+    @group.command("list", help=f"List {noun.replace('policy', 'policies')}.")
+    @_list_options
+    @asks
+    def list_(data_dir: Path, as_json: bool, vhost: str | None) -> None:
+        _show(ask(data_dir, f"{operations}.list", vhost=vhost), as_json=as_json)
+
+    @group.command("set", help=f"Set the {noun} NAME: {effect} for names in which PATTERN is found.")
+    @_set_options
+    @_apply_to(apply_to)
+    @asks
+    def set_(data_dir: Path, definition: str, **given: Any) -> None:
+        ask(data_dir, f"{operations}.set", definition=_parsed(definition), **given)
+
+    @group.command("clear", help=f"Remove the {noun} NAME.")
+    @data_dir_option
+    @_vhost_option
+    @_name_argument
+    @asks
+    def clear(data_dir: Path, vhost: str, name: str) -> None:
+        ask(data_dir, f"{operations}.clear", vhost=vhost, name=name)
 
 
-@policy.command("set")
-@_set_options
-@_apply_to("all")
-@asks
-def set_policy(
-    data_dir: Path, vhost: str, name: str, pattern: str, definition: str, priority: int, apply_to: str
-) -> None:
-    """Set the policy NAME: what DEFINITION, in JSON, says holds for names in which PATTERN is found."""
-    given = _parsed(definition)
-    ask(
-        data_dir,
-        "policy.set",
-        vhost=vhost,
-        name=name,
-        pattern=pattern,
-        definition=given,
-        priority=priority,
-        apply_to=apply_to,
-    )
-
-
-@policy.command("clear")
-@data_dir_option
-@_vhost_option
-@_name_argument
-@asks
-def clear_policy(data_dir: Path, vhost: str, name: str) -> None:
-    """Remove the policy NAME."""
-    ask(data_dir, "policy.clear", vhost=vhost, name=name)
-
-
-@operator_policy.command("list")
-@_list_options
-@asks
-def list_operator_policies(data_dir: Path, as_json: bool, vhost: str | None) -> None:
-    """List operator policies."""
-    _show(ask(data_dir, "operator_policy.list", vhost=vhost), as_json=as_json)
-
-
-@operator_policy.command("set")
-@_set_options
-@_apply_to("queues")
-@asks
-def set_operator_policy(
-    data_dir: Path, vhost: str, name: str, pattern: str, definition: str, priority: int, apply_to: str
-) -> None:
-    """Set the operator policy NAME: the limits in DEFINITION, in JSON, hold for names in which PATTERN is found."""
-    given = _parsed(definition)
-    ask(
-        data_dir,
-        "operator_policy.set",
-        vhost=vhost,
-        name=name,
-        pattern=pattern,
-        definition=given,
-        priority=priority,
-        apply_to=apply_to,
-    )
-
-
-@operator_policy.command("clear")
-@data_dir_option
-@_vhost_option
-@_name_argument
-@asks
-def clear_operator_policy(data_dir: Path, vhost: str, name: str) -> None:
-    """Remove the operator policy NAME."""
-    ask(data_dir, "operator_policy.clear", vhost=vhost, name=name)
+_add_commands(policy, "policy", "policy", "what DEFINITION, in JSON, says holds", "all")
+_add_commands(
+    operator_policy, "operator_policy", "operator policy", "the limits in DEFINITION, in JSON, hold", "queues"
+)
