@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from statistics import mean
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from bench.brokers import Broker
 from bench.measure import MeasureError, perf
@@ -25,6 +26,8 @@ from tests.pipeline.journals import large
 RUN = 10
 """Messages in one record of the journals that are written here, as of a publisher that sends in batches."""
 _LIMIT = 1800.0
+_LONG = 5
+"""The longest journal has so many times the messages of the others."""
 _SAMPLE = 0.2
 _BUSY = "silver"
 """The stage at which Spark has started and the audit works."""
@@ -107,30 +110,51 @@ def _resident(session: int) -> int:
 
 
 def measured(broker: Broker, messages: int, duration: float) -> dict[str, float]:
-    """Return all figures, with journals of `messages` and half as many. The broker is loaded for `duration` s at a
-    time.
+    """Return all figures, with journals of `messages`, half as many and five times as many. The broker is loaded for
+    `duration` s at a time.
     """
     folder = broker.directory / "audits"
-    seconds: dict[int, float] = {}
-    peak: dict[int, int] = {}
     broker.freeze()
     try:
-        for count in (messages // 2, messages):
-            large(folder / str(count), count, RUN)
-            with Audit(folder / str(count), folder / f"out-{count}", "--no-nice") as audit:
-                seconds[count], verdict = audit.finish()
-            if verdict["messages"] < count:
-                raise MeasureError(f"the audit knows {verdict['messages']} of {count} messages")
-            peak[count] = audit.peak_bytes
+        whole = _audited(folder / "whole", messages, varied=False)
+        half = _audited_once(folder / "half", messages // 2, varied=False)
+        varied = _audited_once(folder / "varied", messages, varied=True)
+        long = _audited_once(folder / "long", messages * _LONG, varied=True)
     finally:
         broker.thaw()
     return {
-        "audit.rate": messages / seconds[messages],
-        "audit.twice": seconds[messages] / seconds[messages // 2],
-        "audit.memory": peak[messages] / 1e6,
-        "audit.memory-twice": peak[messages] / peak[messages // 2],
-        "audit.broker-share": _share(broker, folder / str(messages), folder / "out-beside", duration),
+        "audit.varied-rate": messages / varied.seconds,
+        "audit.varied-memory": varied.peak_bytes / 1e6,
+        "audit.varied-long": long.seconds / varied.seconds / _LONG,
+        "audit.varied-long-memory": long.peak_bytes / 1e6,
+        "audit.rate": messages / whole.seconds,
+        "audit.twice": whole.seconds / half.seconds,
+        "audit.memory": whole.peak_bytes / 1e6,
+        "audit.memory-twice": whole.peak_bytes / half.peak_bytes,
+        "audit.broker-share": _share(broker, folder / "whole", folder / "out-beside", duration),
     }
+
+
+class _Audited(NamedTuple):
+    seconds: float
+    peak_bytes: int
+
+
+def _audited(journal: Path, count: int, *, varied: bool) -> _Audited:
+    """Write a journal of `count` messages and audit it."""
+    large(journal, count, RUN, varied=varied)
+    with Audit(journal, journal.with_name(f"{journal.name}-out"), "--no-nice") as audit:
+        seconds, verdict = audit.finish()
+    if verdict["messages"] < count:
+        raise MeasureError(f"the audit knows {verdict['messages']} of {count} messages")
+    return _Audited(seconds, audit.peak_bytes)
+
+
+def _audited_once(journal: Path, count: int, *, varied: bool) -> _Audited:
+    """Do the same, and delete the journal, which is as large as gigabytes."""
+    audited = _audited(journal, count, varied=varied)
+    shutil.rmtree(journal)
+    return audited
 
 
 def _share(broker: Broker, journal: Path, out: Path, duration: float) -> float:

@@ -103,7 +103,7 @@ class SparkRows(Scenario):
 
 
 class JournalAudit(Scenario):
-    """The audit of ten million messages, of half as many, and during load on the broker."""
+    """The audit of ten million messages, uniform and varied, of half and five times as many, and during load."""
 
     fresh = True
     peers = ()
@@ -114,7 +114,19 @@ class JournalAudit(Scenario):
             "audit",
             (
                 Figure(
-                    "audit.rate", "audit of 10,000,000 messages, from start to verdict", "messages/s", at_least=100_000
+                    "audit.varied-rate",
+                    "audit of 10,000,000 varied messages, from start to verdict",
+                    "messages/s",
+                    at_least=120_000,
+                ),
+                Figure("audit.varied-memory", "— memory, all its processes", "MB", below=2000),
+                Figure("audit.varied-long", "— time for each of 50,000,000, divided by that", "", below=1.1),
+                Figure("audit.varied-long-memory", "— memory for 50,000,000, all its processes", "MB", below=2000),
+                Figure(
+                    "audit.rate",
+                    "audit of 10,000,000 uniform messages, from start to verdict",
+                    "messages/s",
+                    at_least=100_000,
                 ),
                 Figure("audit.twice", "— time, divided by that for half of them", "", below=2.1),
                 Figure("audit.memory", "— memory, all its processes", "MB"),

@@ -100,7 +100,8 @@ _README: Final[Rows] = {
     ("spark", "spark.read"): "Spark reads a queue, 200 B",
     ("spark", "spark.write"): "Spark writes to a queue, 200 B",
     ("spark", "spark.through"): "queue to Spark to queue, 200 B, exactly once",
-    ("audit", "audit.rate"): "audit of the journal by Spark",
+    ("audit", "audit.varied-rate"): "audit of the journal by Spark, 10,000,000 varied messages",
+    ("audit", "audit.rate"): "— uniform messages",
 }
 _NEIGHBOURS: Final[Neighbours] = {
     "neighbours-commit": "commits 300,000 messages",
@@ -239,7 +240,11 @@ _SPARK: Final[Rows] = {
     **_spark_costs(),
 }
 _AUDIT: Final[Rows] = {
-    ("audit", "audit.rate"): "10,000,000 messages of 100 bytes, from start to verdict",
+    ("audit", "audit.varied-rate"): "10,000,000 varied messages of 100 bytes, from start to verdict",
+    ("audit", "audit.varied-memory"): "— memory of all processes of the audit",
+    ("audit", "audit.varied-long"): "— 50,000,000, time for each, relative to that",
+    ("audit", "audit.varied-long-memory"): "— memory of all processes of the audit of 50,000,000",
+    ("audit", "audit.rate"): "10,000,000 uniform messages of 100 bytes, from start to verdict",
     ("audit", "audit.twice"): "— time, relative to half as many messages",
     ("audit", "audit.memory"): "— memory of all processes of the audit",
     ("audit", "audit.memory-twice"): "— memory, relative to half as many messages",
