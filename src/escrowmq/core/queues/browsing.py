@@ -42,15 +42,25 @@ def show(queue: Queue, browsers: Consumers, host: Host) -> bool:
         browser = found[0]
         if browser.sight is not None and browser.sight.through != queue.visible_end:
             _show_piece(queue, browser, browser.sight, host)
+            if _is_halted(browser):
+                browsers.rest(browser)
+                browsers.idle[browser] = None
         else:
             browsers.rest(browser)
             browsers.idle[browser] = None
     for browser in list(browsers.draining):
         sight = browser.sight
-        if not browser.draining or browser.credit.left <= 0 or (sight and sight.through == queue.visible_end):
+        done = browser.credit.left <= 0 or _is_halted(browser)
+        if not browser.draining or done or (sight and sight.through == queue.visible_end):
             del browsers.draining[browser]
             browser.end_drain()
     return bool(found) or host.budget.left <= 0
+
+
+def _is_halted(browser: Consumer) -> bool:
+    """Whether the credit in bytes of `browser` is used up, or is not enough for the next message."""
+    credit = browser.byte_credit
+    return credit is not None and (credit.halted or credit.left <= 0)
 
 
 def _show_piece(queue: Queue, browser: Consumer, sight: Sight, host: Host) -> None:
@@ -63,13 +73,14 @@ def _show_piece(queue: Queue, browser: Consumer, sight: Sight, host: Host) -> No
     selects = browser.selects
     wanted = None if selects is None else lambda entry: selects(queue, entry)
     try:
-        host.budget.left -= EXAMINED * sight.look(queue, min(browser.room(), PIECE), wanted, keep)
+        most = min(browser.room(), PIECE)
+        host.budget.left -= EXAMINED * sight.look(queue, most, wanted, keep, browser.byte_credit)
     except LogUnreadable as error:
         host.unavailable.suspend(queue, error)
     if queue.retimed_below:
         queue.retime(seen)
     alive = [entry for entry in seen if not 0 < entry.run.expires_at < host.now]
     if alive and browser.receiver is not None:
-        browser.spend(len(alive))
+        browser.spend(len(alive), alive)
         browser.receiver.deliver(browser, alive)
         browser.settled(len(alive))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from escrowmq.core.queues.credit import Credit, Window
+from escrowmq.core.queues.credit import ByteCredit, Credit, Window
 from escrowmq.core.topology.arguments.consumer import ConsumerOptions
 
 if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.ports import Acquirer, Receiver
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.selection import Selector, Sight
@@ -23,6 +24,8 @@ class Consumer:
     position in a stream. `attached`, `listed` and `line` belong to the queue's rotation: whether the queue has this
     consumer, whether it is in line to be served, and in which line.
 
+    With `byte_credit`, which `weigh` sets, it gets only messages for which that is enough, too.
+
     With `selects` the consumer gets only the messages for which that is true, and none that excludes the link named
     `link` (`Marks.excluded`). Then `sight` tells how far it has looked. With `browses` the consumer is a browser
     (`browsing.py`): its deliveries must not be settled, returned or held.
@@ -34,6 +37,7 @@ class Consumer:
         "attached",
         "auto_settle",
         "browses",
+        "byte_credit",
         "credit",
         "cursor",
         "draining",
@@ -74,6 +78,7 @@ class Consumer:
         self.tag = tag
         self.label = label
         self.credit = credit or Credit()
+        self.byte_credit: ByteCredit | None = None
         self.window = window
         self.auto_settle = auto_settle or browses
         self.selects = selects
@@ -105,6 +110,8 @@ class Consumer:
         """
         if self.credit.left <= 0 or self.receiver is None:
             return False
+        if self.byte_credit is not None and self.byte_credit.left <= 0:
+            return False
         window = self.window
         if window is not None and window.credit <= 0:
             window.waiting[self] = None
@@ -114,9 +121,11 @@ class Consumer:
             return False
         return True
 
-    def spend(self, count: int) -> None:
-        """Spend credit for `count` delivered entries."""
+    def spend(self, count: int, entries: list[Entry] | None = None) -> None:
+        """Spend credit for `count` delivered entries. They must be named if the consumer has a credit in bytes."""
         self.credit.spend(count)
+        if self.byte_credit is not None and entries is not None:
+            self.byte_credit.spend(sum(map(self.byte_credit.measure, entries)))
         if self.window is not None:
             self.window.credit -= count
 
@@ -146,14 +155,22 @@ class Consumer:
         else:
             self.line.admit(self)
 
-    def completed(self, count: int) -> None:
-        """Restore credit for `count` transfers that the receiver has completed."""
+    def completed(self, count: int, size: int = 0) -> None:
+        """Restore credit for `count` transfers of `size` bytes that the receiver has completed."""
         self.credit.completed(count)
+        if self.byte_credit is not None:
+            self.byte_credit.completed(size)
         self.wake()
 
     def grant(self, count: int) -> None:
         """Add credit for `count` entries, as the receiver asks."""
         self.credit.grant(count)
+        self.wake()
+
+    def weigh(self, credit: ByteCredit | None) -> None:
+        """Limit the deliveries by a credit in bytes, or with None by the number of messages only."""
+        self.byte_credit = credit
+        self.line.weigh(self)
         self.wake()
 
     def allow(self, count: int) -> None:
@@ -166,6 +183,8 @@ class Consumer:
         """Cancel the credit. The consumer is served again when its receiver grants credit."""
         self.draining = False
         self.credit.cancel()
+        if self.byte_credit is not None:
+            self.byte_credit.cancel()
 
     def drain(self) -> None:
         """Use up the credit with the available entries, then cancel the rest. `Receiver.drained` is called once, at the
@@ -179,4 +198,6 @@ class Consumer:
         """End the drain: no entry is left that the consumer could get."""
         if self.draining and self.receiver is not None:
             self.draining = False
+            if self.byte_credit is not None:
+                self.byte_credit.cancel()
             self.receiver.drained(self, self.credit.cancel())

@@ -10,17 +10,19 @@
 | cancelled | = 0        | = 0        | = 0      |
 
 With zero credit nothing is delivered; unlimited credit is `UNLIMITED`. Deliveries made before the credit was set again
-or cancelled restore nothing. The unit is a message. A limit in bytes would be a second `Credit` of the consumer, read
-in `Consumer.room` and spent in `Consumer.spend`.
+or cancelled restore nothing. The unit is a message. A consumer may have a second credit in bytes (`ByteCredit`). Then
+it gets only messages that both allow, and the next message waits until there is credit for all of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
     from escrowmq.core.queues.consumer import Consumer
 
 UNLIMITED: Final = 1 << 60
@@ -83,6 +85,33 @@ class Credit:
         """Set the credit to zero; return the credit that was left."""
         unused, self.left, self.used = self.left, 0, 0
         return unused
+
+
+class ByteCredit(Credit):
+    """The credit of one consumer in bytes. `measure` returns how many bytes an entry costs.
+
+    It is `halted` if there was not enough of it for the next entry.
+    """
+
+    __slots__ = ("halted", "measure")
+
+    def __init__(
+        self, measure: Callable[[Entry], int], left: int = 0, by: Replenishment = Replenishment.SETTLEMENT
+    ) -> None:
+        super().__init__(left, by)
+        self.measure = measure
+        self.halted = False
+
+    def fitting(self, entries: list[Entry]) -> list[Entry]:
+        """Return the first of `entries`, as many as the credit is enough for."""
+        left = self.left
+        for i, entry in enumerate(entries):
+            left -= self.measure(entry)
+            if left < 0:
+                self.halted = True
+                return entries[:i]
+        self.halted = False
+        return entries
 
 
 class Window:

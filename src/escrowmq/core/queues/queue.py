@@ -418,7 +418,8 @@ class Queue:
         if self.browsers and show(self, self.browsers, self._host):
             self._host.dirty[self] = None
         if not self.returning:
-            choosy = self.consumers.selective or self.consumers.idle or self.marks.excluding
+            waiting = self.consumers
+            choosy = waiting.selective or waiting.idle or waiting.weighing or self.marks.excluding
             if not (serve if choosy else serve_in_turn)(self, self._host, whole=whole):
                 self._host.dirty[self] = None
                 return
@@ -440,6 +441,8 @@ class Queue:
     def has_for(self, consumer: Consumer) -> bool:
         """Return whether an entry is ready that `consumer` could get."""
         if consumer.sight is not None and finished(self, consumer):
+            return False
+        if consumer.byte_credit is not None and (consumer.byte_credit.left <= 0 or consumer.byte_credit.halted):
             return False
         return len(self.order) > 0 and (not self.consumers.single or consumer is self.consumers.active)
 

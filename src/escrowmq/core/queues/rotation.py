@@ -33,6 +33,7 @@ class Consumers:
         "selective",
         "sighted",
         "single",
+        "weighing",
     )
 
     def __init__(self, *, single: bool = False) -> None:
@@ -41,6 +42,7 @@ class Consumers:
         self.exclusive: Consumer | None = None  # the consumer with exclusive use of the queue
         self.draining: dict[Consumer, None] = {}
         self.selective = 0  # consumers with a selector
+        self.weighing: dict[Consumer, None] = {}  # consumers with a credit in bytes
         self.sighted: dict[Consumer, None] = {}  # consumers that remember how far they have looked
         self.idle: dict[Consumer, None] = {}  # consumers that have looked at everything below `_news_below`
         self._news_below = 0
@@ -84,7 +86,7 @@ class Consumers:
         self._count -= 1
         self.selective -= consumer.selects is not None
         consumer.attached = False
-        for some in (self.draining, self.sighted, self.idle):
+        for some in (self.draining, self.sighted, self.idle, self.weighing):
             some.pop(consumer, None)
         if consumer.window is not None:
             consumer.window.waiting.pop(consumer, None)
@@ -115,6 +117,19 @@ class Consumers:
             return
         consumer.listed = True
         self._lines[consumer.priority].append(consumer)
+
+    def weigh(self, consumer: Consumer) -> None:
+        """Note whether `consumer` has a credit in bytes."""
+        if consumer.byte_credit is not None and consumer.attached:
+            self.weighing[consumer] = None
+        else:
+            self.weighing.pop(consumer, None)
+
+    def admit_halted(self) -> None:
+        """Put consumers back in line whose credit in bytes was not enough for a message: another one may be next."""
+        for consumer in self.weighing:
+            if consumer.byte_credit is not None and consumer.byte_credit.halted:
+                self.admit(consumer)
 
     def admit_news(self, end: int) -> None:
         """Put the consumers in `idle` back in line if messages have arrived since: those from the former `end` on."""
@@ -170,5 +185,9 @@ class Consumers:
 
     def rest(self, consumer: Consumer) -> None:
         """Take `consumer`, the last one that `next` has returned, out of the line. It needs no entries now."""
-        self._lines[consumer.priority].pop()
+        line = self._lines[consumer.priority]
+        if line[-1] is consumer:
+            line.pop()
+        else:  # others have joined the line since
+            line.remove(consumer)
         consumer.listed = False

@@ -1,4 +1,5 @@
-"""Consumers that get only some of a queue's messages: those with a selector, and links that some messages exclude.
+"""Consumers that get only some of a queue's messages: those with a selector, links that some messages exclude, and
+consumers whose credit in bytes may not be enough for the next message.
 
 A message that such a consumer does not want stays at its place and blocks nobody. Each consumer remembers how far it
 has looked (`Sight`), so it evaluates each message once. A message that returns to the queue is looked at again.
@@ -21,6 +22,7 @@ from escrowmq.core.records.unreadable import LogUnreadable
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.consumer import Consumer
+    from escrowmq.core.queues.credit import ByteCredit
     from escrowmq.core.queues.fifo import Fifo
     from escrowmq.core.queues.host import Host
     from escrowmq.core.queues.queue import Queue
@@ -93,11 +95,16 @@ class Sight:
         most: int,
         wanted: Callable[[Entry], bool] | None,
         found: Callable[[Fifo, list[Entry]], None],
+        byte_credit: ByteCredit | None = None,
     ) -> int:
-        """Examine a piece. Call `found` with the wanted entries of each level, at most `most` altogether. Return the
-        number of entries that were examined. Raises LogUnreadable, and then sets `queue.unread`.
+        """Examine a piece. Call `found` with the wanted entries of each level, at most `most` altogether, and as many
+        as `byte_credit` is enough for. Return the number of entries that were examined. Raises LogUnreadable, and then
+        sets `queue.unread`.
         """
         left, end = PIECE, queue.visible_end
+        room = 0 if byte_credit is None else byte_credit.left
+        if byte_credit is not None:
+            byte_credit.halted = False
         for number, level in queue.order.levels():
             looked = self._levels.get(number)
             if looked is None:
@@ -111,16 +118,26 @@ class Sight:
                 if not piece:
                     break
                 chosen: list[Entry] = []
+                passed: Entry | None = None
                 for entry in piece:
                     left -= 1
                     if wanted is None or wanted(entry):
+                        if byte_credit is not None:
+                            room -= byte_credit.measure(entry)
+                            if room < 0:
+                                byte_credit.halted = True
+                                break
                         chosen.append(entry)
-                        if len(chosen) == most:
-                            break
-                looked.pass_by(entry.position)
+                    passed = entry
+                    if len(chosen) == most:
+                        break
+                if passed is not None:
+                    looked.pass_by(passed.position)
                 most -= len(chosen)
                 if chosen:
                     found(level, chosen)
+                if byte_credit is not None and byte_credit.halted:
+                    return PIECE - left
             else:
                 return PIECE - left
         self.through = end
@@ -135,7 +152,9 @@ class Sight:
 
 def chooses(queue: Queue, consumer: Consumer) -> bool:
     """Return whether there may be messages of `queue` that `consumer` must not get."""
-    return consumer.selects is not None or bool(consumer.link and queue.marks.excluding)
+    if consumer.selects is not None or consumer.byte_credit is not None:
+        return True
+    return bool(consumer.link and queue.marks.excluding)
 
 
 def finished(queue: Queue, consumer: Consumer) -> bool:
@@ -159,6 +178,7 @@ def serve(queue: Queue, host: Host, *, whole: bool) -> bool:
     """
     consumers, budget = queue.consumers, host.budget
     consumers.admit_news(queue.visible_end)
+    consumers.admit_halted()
     late: list[Consumer] = []
     while (waiting := len(queue.order)) and not queue.fault:
         if budget.left <= 0 and not whole:
@@ -171,6 +191,7 @@ def serve(queue: Queue, host: Host, *, whole: bool) -> bool:
         most = min(consumer.room(), share, PIECE)
         if not chooses(queue, consumer):
             hand(queue, host, consumer, queue.take(most))
+            consumers.admit_halted()
         elif finished(queue, consumer):
             consumers.rest(consumer)
             consumers.idle[consumer] = None
@@ -178,7 +199,12 @@ def serve(queue: Queue, host: Host, *, whole: bool) -> bool:
             consumers.rest(consumer)
             late.append(consumer)
         else:
-            hand(queue, host, consumer, _pick(queue, host, consumer, most))
+            picked = _pick(queue, host, consumer, most)
+            hand(queue, host, consumer, picked)
+            if consumer.byte_credit is not None and consumer.byte_credit.halted:
+                consumers.rest(consumer)
+            elif picked:
+                consumers.admit_halted()
     for consumer in late:
         consumers.admit(consumer)
     return not late
@@ -197,7 +223,8 @@ def _pick(queue: Queue, host: Host, consumer: Consumer, most: int) -> list[Entry
         picked.extend(entries)
 
     try:
-        host.budget.left -= EXAMINED * consumer.sight.look(queue, most, wanted(queue, host, consumer), take)
+        choose = wanted(queue, host, consumer)
+        host.budget.left -= EXAMINED * consumer.sight.look(queue, most, choose, take, consumer.byte_credit)
     except LogUnreadable as error:
         host.unavailable.suspend(queue, error)
     return queue.left(picked) if picked else picked

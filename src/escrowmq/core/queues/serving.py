@@ -86,7 +86,7 @@ def hand(queue: Queue, host: Host, consumer: Consumer, entries: list[Entry]) -> 
     host.budget.charge(entries)
     if host.deliveries is not None and consumer.sight is None:  # the audit expects the order of the queue
         host.deliveries.note(queue, consumer.label, entries, settled=consumer.auto_settle)
-    consumer.spend(len(entries))
+    consumer.spend(len(entries), entries)
     if consumer.auto_settle:
         receiver.deliver(consumer, entries)
         queue.count_auto_settled(entries)

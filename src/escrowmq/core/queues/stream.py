@@ -405,6 +405,11 @@ class StreamQueue(Queue):
             except LogUnreadable as error:
                 self._suspend(cursor, error)
                 return
+            if consumer.byte_credit is not None and entries and consumer.selects is None:
+                entries = consumer.byte_credit.fitting(entries)
+                if not entries:
+                    consumers.rest(consumer)
+                    continue
             if entries and consumer.selects is not None:
                 self._hand_some(consumer, entries, consumer.selects)
                 if budget.left <= 0:  # also with `whole`: what nobody has examined waits
@@ -427,13 +432,21 @@ class StreamQueue(Queue):
         """Deliver the entries that a consumer with a selector wants."""
         room = consumer.room()
         chosen: list[Entry] = []
+        end = consumer.cursor
         for entry in entries:
             if selects(self, entry):
                 chosen.append(entry)
-                if len(chosen) == room:
+                if consumer.byte_credit is not None and len(consumer.byte_credit.fitting(chosen)) < len(chosen):
+                    chosen.pop()
                     break
-        self._host.budget.left -= EXAMINED * (entry.position + 1 - consumer.cursor)
-        consumer.cursor = entry.position + 1
+            end = entry.position + 1
+            if len(chosen) == room:
+                break
+        self._host.budget.left -= EXAMINED * (end - consumer.cursor)
+        if end == consumer.cursor:
+            self.consumers.rest(consumer)
+            return
+        consumer.cursor = end
         hand(self, self._host, consumer, chosen)
 
     def _suspend(self, position: int, error: LogUnreadable) -> None:
@@ -450,7 +463,8 @@ class StreamQueue(Queue):
             self._caught_up = {consumer: None for consumer in caught_up if consumer.attached}
 
     def has_for(self, consumer: Consumer) -> bool:
-        return consumer.cursor < self.visible_end
+        credit = consumer.byte_credit
+        return consumer.cursor < self.visible_end and (credit is None or (credit.left > 0 and not credit.halted))
 
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered. A stream does not record whether they were delivered before."""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment, Window
+from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.credit import UNLIMITED, ByteCredit, Credit, Replenishment, Window
 from escrowmq.core.queues.outcome import Disposition
 from tests.unit.core.site import Site
 
@@ -320,3 +321,120 @@ class TestWindow:
         site.broker.engine.unsubscribe(consumers[0])
         site.broker.directory.delete_queue(site.vhost.queue("b"))
         assert not window.waiting
+
+
+def size(entry: Entry) -> int:
+    return len(entry.content)
+
+
+ORDERS = pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}])
+
+
+@ORDERS
+@pytest.mark.parametrize("browses", [False, True])
+def test_a_message_waits_until_the_credit_in_bytes_is_enough_for_it(
+    arguments: dict[str, object], browses: bool
+) -> None:
+    site = Site()
+    queue = site.queue("s", arguments)
+    consumer, sink = site.consume(queue, by=COMPLETION, browses=browses)
+    consumer.weigh(ByteCredit(size, 5, COMPLETION))
+    site.publish("s", b"12", b"123", b"1", b"1234")
+    site.turn()
+    assert sink.contents == [b"12", b"123"]
+    consumer.completed(1, 2)
+    site.turn()
+    assert sink.contents == [b"12", b"123", b"1"]
+    consumer.completed(1, 3)
+    site.turn()
+    assert len(sink.contents) == 4
+
+
+@ORDERS
+def test_the_selected_messages_wait_for_credit_in_bytes(arguments: dict[str, object]) -> None:
+    site = Site()
+    queue = site.queue("s", arguments)
+    consumer, sink = site.consume(queue, by=RECEIVER, selects=lambda _, entry: entry.content != b"no")
+    consumer.weigh(ByteCredit(size, 3, RECEIVER))
+    site.publish("s", b"no", b"12", b"no", b"12", b"no", b"1")
+    site.turn()
+    assert sink.contents == [b"12"]
+    assert consumer.byte_credit is not None
+    consumer.byte_credit.grant(2)
+    consumer.wake()
+    site.turn()
+    assert sink.contents == [b"12", b"12", b"1"]
+
+
+def test_a_message_that_another_consumer_takes_holds_nobody_up() -> None:
+    site = Site()
+    queue = site.queue()
+    poor, few = site.consume(queue)
+    poor.weigh(ByteCredit(size, 3))
+    site.publish("q", b"12345", b"1")
+    site.turn()
+    assert few.contents == []
+    rich, all_ = site.consume(queue, credit=0)
+    rich.grant(1)
+    site.turn()
+    assert (all_.contents, few.contents) == ([b"12345"], [b"1"])
+
+
+def test_credit_without_a_limit_in_bytes_delivers_everything_again() -> None:
+    site = Site()
+    queue = site.queue()
+    consumer, sink = site.consume(queue)
+    consumer.weigh(ByteCredit(size))
+    site.publish("q", b"1", b"12")
+    site.turn()
+    assert sink.contents == []
+    consumer.weigh(None)
+    site.turn()
+    assert sink.contents == [b"1", b"12"]
+    assert not queue.consumers.weighing
+
+
+@ORDERS
+@pytest.mark.parametrize("browses", [False, True])
+def test_a_drain_ends_when_the_next_message_is_too_large(arguments: dict[str, object], browses: bool) -> None:
+    site = Site()
+    queue = site.queue("s", arguments)
+    consumer, sink = site.consume(queue, credit=10, browses=browses)
+    consumer.weigh(ByteCredit(size, 3))
+    site.publish("s", b"12", b"12345")
+    site.turn()
+    consumer.drain()
+    site.turn()
+    assert [(drained, unused) for drained, unused in sink.drains] == [(consumer, 10 if browses else 9)]
+    assert consumer.byte_credit is not None
+    assert (consumer.credit.left, consumer.byte_credit.left) == (0, 0)
+
+
+def test_stopping_cancels_the_credit_in_bytes() -> None:
+    site = Site()
+    consumer, _ = site.consume(site.queue(), by=COMPLETION)
+    consumer.weigh(ByteCredit(size, 3, COMPLETION))
+    consumer.stop()
+    consumer.completed(1, 3)
+    assert consumer.byte_credit is not None
+    assert consumer.byte_credit.left == 0
+
+
+@given(st.lists(st.integers(0, 6), max_size=20), st.lists(st.integers(1, 9), max_size=10))
+def test_no_more_bytes_are_delivered_than_were_granted(sizes: list[int], grants: list[int]) -> None:
+    site = Site()
+    queue = site.queue()
+    consumer, sink = site.consume(queue, by=RECEIVER)
+    consumer.weigh(credit := ByteCredit(size, 0, RECEIVER))
+    for length in sizes:
+        site.publish("q", bytes(length))
+    granted = 0
+    for more in grants:
+        credit.grant(more)
+        granted += more
+        consumer.wake()
+        site.turn()
+        sent = sum(map(len, sink.contents))
+        assert sent <= granted
+        rest = sizes[len(sink.contents) :]
+        assert not rest or sent == granted or sent + rest[0] > granted
