@@ -20,7 +20,6 @@ SKIPPED: Final = {
     "PUT /cluster-name": "a broker is no cluster, and has the name of its host",
     "returns exported global parameters": _CLUSTER,
     "GET /api/global-parameters returns all": _CLUSTER,
-    "/channels": "channels by themselves: the list of connections has their number",
     "GET /queues(/{vhost})? with arguments": "samples of figures over time, which Prometheus keeps",
     "PUT /vhosts/{name} .*creates a vhost": "description, tags and default type of queues of a virtual host",
     "federation": "federation, a plugin of RabbitMQ",

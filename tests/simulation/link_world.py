@@ -19,6 +19,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.engine import Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
@@ -190,6 +191,10 @@ class LinkSide:
     def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
         for consumer, entries in deliveries:
             self.deliver(consumer, entries)
+
+    @property
+    def origin(self) -> ReceiverOrigin:
+        return ReceiverOrigin("127.0.0.1:1", 1, "guest")
 
     def stalled(self, consumer: Consumer) -> None: ...
 

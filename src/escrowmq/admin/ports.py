@@ -55,6 +55,10 @@ class OpenConnection(Protocol):
         """Return protocol, state and other properties for a list of connections, for JSON."""
         ...
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """Yield a row for each channel or session, for JSON. Some may end while the rows are made."""
+        ...
+
     def permissions_changed(self) -> Iterator[None]:
         """End the consumers of queues that the user may no longer read."""
         ...

@@ -8,6 +8,7 @@ from typing import Any
 from escrowmq.admin.audit import audited
 from escrowmq.admin.authority import Authority
 from escrowmq.admin.bindings import BindingAdmin
+from escrowmq.admin.channels import ChannelAdmin
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
@@ -51,6 +52,7 @@ class AdminService:
         parts = (
             self._queues,
             connections,
+            ChannelAdmin(process, pieces),
             UserAdmin(process, connections, pieces),
             VhostAdmin(process, connections, pieces),
             PermissionAdmin(process, connections, pieces),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from escrowmq.admin.bindings import properties_key
 from escrowmq.admin.operation import Listing, Operation, Row
@@ -10,11 +11,15 @@ from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.policies import effective_row
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.policies.policy import EXCHANGE
+from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Replenishment
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.topology.exchange import Binding
 from escrowmq.core.topology.vhost import VirtualHost
+
+NOWHERE: Final = ReceiverOrigin("", 0, "")
+"""The origin of a consumer that has just lost its client."""
 
 
 class TopologyAdmin:
@@ -95,11 +100,15 @@ def _consumers(vhost: VirtualHost[Queue]) -> Iterator[Row | None]:
 
 
 def _consumer(queue: Queue, consumer: Consumer) -> Row:
+    origin = NOWHERE if consumer.receiver is None else consumer.receiver.origin
     return {
         "vhost": queue.vhost,
         "queue": queue.name,
         "tag": consumer.tag,
         "label": consumer.label,
+        "peer": origin.peer,
+        "channel": origin.channel,
+        "user": origin.user,
         "auto_settle": consumer.auto_settle,
         "exclusive": consumer.exclusive,
         "active": not queue.consumers.single or queue.consumers.active is consumer,

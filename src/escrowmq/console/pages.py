@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from escrowmq.admin.http.paths import PathTable
 from escrowmq.console.screens import (
     audits,
+    connections,
     definitions,
     journal,
     messages,
@@ -49,7 +50,8 @@ PAGES: Final[Mapping[str, Page]] = {
     "journal": Page(journal.journal, "journal.html", "Journal", "journal"),
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
     "audits": Page(audits.audits, "audits.html", "Audit", "audits"),
-    "connections": Page(people.connections, "connections.html", "Connections", "connections"),
+    "connections": Page(connections.connections, "connections.html", "Connections", "connections"),
+    "connections/{peer}": Page(connections.connection, "connection.html", "Connection", "connections"),
     "users": Page(people.users, "users.html", "Users", "users", administrators=True),
     "policies": Page(policies.policies, "policies.html", "Policies", "policies", administrators=True),
     "definitions": Page(definitions.definitions, "definitions.html", "Definitions", "definitions", administrators=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +62,21 @@ class Random(Protocol):
     def randbytes(self, n: int, /) -> bytes: ...
 
 
+class ReceiverOrigin(NamedTuple):
+    """Where a receiver is: the address of its client, HOST:PORT, the number of its channel or session, and its user."""
+
+    peer: str
+    channel: int
+    user: str
+
+
 class Receiver(Protocol):
     """The destination of a consumer's deliveries: a channel or a link."""
+
+    @property
+    def origin(self) -> ReceiverOrigin:
+        """Where it is, for lists."""
+        ...
 
     @property
     def writable(self) -> bool:

@@ -391,6 +391,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         """See `OpenConnection.describe`."""
         return self.endpoint.describe() if self.endpoint is not None else {"state": "accepted"}
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """See `OpenConnection.channel_rows`."""
+        return self.endpoint.channel_rows() if self.endpoint is not None else iter(())
+
     def permissions_changed(self) -> Iterator[None]:
         """See `OpenConnection.permissions_changed`."""
         return self.endpoint.permissions_changed() if self.endpoint is not None else iter(())

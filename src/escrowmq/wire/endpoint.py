@@ -241,3 +241,7 @@ class Endpoint(Protocol):
     def describe(self) -> dict[str, object]:
         """Peer, user, virtual host, state, channels and client properties, for lists of connections."""
         ...
+
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """Yield an entry for each channel or session, for lists. Some may end while the entries are made."""
+        ...

@@ -34,10 +34,26 @@ class FakeConnection:
     reasons: list[str] = field(default_factory=list)
     links: int = 1
     checks: int = 0
+    channels: int = 2
     local_address: str = "[::1]:5672"
 
     def describe(self) -> dict[str, object]:
         return {"user": self.user, "vhost": self.vhost}
+
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        for number in range(1, self.channels + 1):
+            yield {
+                "number": number,
+                "state": "running",
+                "confirms": True,
+                "transactional": False,
+                "consumers": 1,
+                "prefetch": 10,
+                "global_prefetch": 0,
+                "unsettled": number,
+                "age_ms": 1000 * number,
+                "uncommitted": 0,
+            }
 
     def permissions_changed(self) -> Iterator[None]:
         for _ in range(self.links):

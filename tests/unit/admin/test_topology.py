@@ -25,6 +25,8 @@ def test_exchanges_bindings_and_consumers_are_listed() -> None:
     ]
     (consumer,) = perform(operations, "consumer.list")
     assert (consumer["queue"], consumer["tag"], consumer["auto_settle"]) == ("q", "t", True)
+    peer = str(client.port.endpoint.describe()["peer"])
+    assert (consumer["peer"], consumer["channel"], consumer["user"]) == (peer, 1, "guest")
 
 
 def test_the_prefetch_limit_of_a_consumer_is_its_own_or_else_that_of_its_channel() -> None:

@@ -13,6 +13,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.engine import Engine, Receipt
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import UNLIMITED, Credit, Replenishment
 from escrowmq.core.queues.queue import Queue, Session
@@ -46,6 +47,10 @@ class Sink:
     def deliver_each(self, deliveries: list[tuple[Consumer, list[Entry]]]) -> None:
         for consumer, entries in deliveries:
             self.deliver(consumer, entries)
+
+    @property
+    def origin(self) -> ReceiverOrigin:
+        return ReceiverOrigin("127.0.0.1:1", 1, "guest")
 
     def stalled(self, consumer: Consumer) -> None:
         self.waiting.append(consumer)

@@ -73,6 +73,9 @@ class FakeEndpoint:
     def describe(self) -> dict[str, object]:
         return {"user": "alice", "vhost": "/", "state": "running"}
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        yield {"number": 1}
+
 
 def as_endpoint(fake: FakeEndpoint) -> Endpoint:
     """Checked by mypy: the fake keeps the contract."""

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from escrowmq.admin.http.access_changes import ACCESS_CHANGES
 from escrowmq.admin.http.answers import JsonAnswer
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.channels import CHANNEL_ROUTES
 from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
 from escrowmq.admin.http.listing import BadQuery
@@ -31,6 +32,7 @@ from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parse
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES, **POLICY_CHANGES}
+READING: Final = {**READ_ROUTES, **CHANNEL_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES}
 HEALTH_SECONDS: Final = 5.0
 """The time in which the broker must answer for `/health`."""
 NO_PATH: Final = "the HTTP API of this broker has no such path, see docs/guides/http-api.md"
@@ -60,7 +62,7 @@ class HttpInterface:
     def __init__(self, broker: AskedBroker, *, open_metrics: bool = False, more: MoreRoutes = NO_ROUTES) -> None:
         self._broker = broker
         self._open_metrics = open_metrics
-        self._paths = PathTable({**READ_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES, **more.reading})
+        self._paths = PathTable({**READING, **more.reading})
         self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})
 
     def app(self, others: Sequence[BaseRoute] = ()) -> Starlette:

@@ -98,12 +98,39 @@ def connection(row: Row, node: str) -> Shape:
     }
 
 
+def channel_name(peer: str, number: int) -> str:
+    """Return the name of a channel, in which that of its connection comes first."""
+    return f"{peer} ({number})"
+
+
+def channel(row: Row, node: str) -> Shape:
+    """Return a channel, from a row of `channel.list`."""
+    peer_host, peer_port = _split(row["peer"])
+    return {
+        "name": channel_name(row["peer"], row["number"]),
+        "number": row["number"],
+        "connection_details": {"name": row["peer"], "peer_host": peer_host, "peer_port": peer_port},
+        "user": row["user"],
+        "user_who_performed_action": row["user"],
+        "vhost": row["vhost"],
+        "state": row["state"],
+        "confirm": row["confirms"],
+        "transactional": row["transactional"],
+        "consumer_count": row["consumers"],
+        "prefetch_count": row["prefetch"],
+        "global_prefetch_count": row["global_prefetch"],
+        "messages_unacknowledged": row["unsettled"],
+        "messages_uncommitted": row["uncommitted"],
+        "node": node,
+    }
+
+
 def consumer(row: Row, node: str) -> Shape:
     """Return a consumer, from a row of `consumer.list`.
 
-    Of its channel only a name for people is known; RabbitMQ's other fields, which some clients require, are empty.
     There is no limit for the time that a delivery stays unacknowledged.
     """
+    peer_host, peer_port = _split(row["peer"])
     return {
         "queue": {"name": row["queue"], "vhost": row["vhost"]},
         "consumer_tag": row["tag"],
@@ -115,13 +142,13 @@ def consumer(row: Row, node: str) -> Shape:
         "arguments": {"x-priority": row["priority"]} if row["priority"] else {},
         "consumer_timeout": 0,
         "channel_details": {
-            "name": row["label"],
-            "number": 0,
-            "connection_name": "",
+            "name": channel_name(row["peer"], row["channel"]),
+            "number": row["channel"],
+            "connection_name": row["peer"],
             "node": node,
-            "peer_host": "",
-            "peer_port": 0,
-            "user": "",
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+            "user": row["user"],
         },
     }
 

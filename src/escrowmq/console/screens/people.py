@@ -1,16 +1,10 @@
-"""Connections, users, permissions and virtual hosts."""
+"""Users, permissions and virtual hosts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from escrowmq.console.visit import Visit
-
-
-async def connections(visit: Visit) -> dict[str, Any]:
-    """List the clients."""
-    rows = [row | {"name": row["peer"]} for row in await visit.ask("connection.list")]
-    return {"page": visit.page(rows)}
 
 
 async def users(visit: Visit) -> dict[str, Any]:

@@ -149,6 +149,14 @@ class Unsettled:
         return self.find(tag) is not None
 
     @property
+    def first_tag(self) -> int:
+        """The tag of the first delivery; 0 if there is none."""
+        if not self.count:
+            return 0
+        run = next(iter(self._runs))
+        return run.first + next(i for i, entry in enumerate(run.entries) if entry is not None)
+
+    @property
     def last_tag(self) -> int:
         """The tag of the last delivery; 0 if there is none."""
         if not self.count:

@@ -17,6 +17,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.core.queues.consumer import Consumer
 from escrowmq.core.queues.credit import Window
 from escrowmq.core.queues.placing import WIDE
@@ -27,6 +28,7 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, build_each, parts_of
+from escrowmq.wire.amqp091.delivery_ages import DeliveryAges
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
@@ -74,6 +76,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the connection is writable
         self.unsettled = Unsettled()
+        self.ages = DeliveryAges()
         self._holdings = self.broker.holdings
         self._user = connection.user
         self.holding = self._holdings.begin(self._user, self.vhost.name)
@@ -256,6 +259,11 @@ class Channel:
             self.connection.put_content(self.number, head, props, body, after)
 
     # -- deliveries
+
+    @property
+    def origin(self) -> ReceiverOrigin:
+        """See `Receiver.origin`."""
+        return ReceiverOrigin(str(self.connection.peer), self.number, self._user)
 
     @property
     def writable(self) -> bool:

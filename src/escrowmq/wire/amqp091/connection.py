@@ -12,6 +12,7 @@ from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.channel import Channel
+from escrowmq.wire.amqp091.channel_rows import channel_rows
 from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.errors import reply_text
 from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, method_frame
@@ -197,6 +198,8 @@ class Connection:
 
     def tick(self, now_ms: int, idle_in_ms: int, idle_out_ms: int) -> None:
         """Send heartbeats (section 4.2.7). Give up on a peer that is silent or does not answer a close."""
+        for channel in self.channels.values():
+            channel.ages.note(now_ms, channel.unsettled)
         if self.state is State.CLOSING:
             if self._closing_since is None:
                 self._closing_since = now_ms
@@ -322,3 +325,7 @@ class Connection:
             "tls": self.peer.tls,
             "client": {key: value for key, value in self.client.items() if isinstance(value, (str, int))},
         }
+
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """See `Endpoint.channel_rows`."""
+        return channel_rows(self)

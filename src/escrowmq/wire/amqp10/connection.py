@@ -173,6 +173,12 @@ class Connection:
             "links": [entry for session in self.sessions.values() for entry in session.describe()],
         }
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """See `Endpoint.channel_rows`."""
+        for session in list(self.sessions.values()):
+            if self.sessions.get(session.channel) is session:
+                yield session.row()
+
     # -- called by the parts of the connection
 
     @property

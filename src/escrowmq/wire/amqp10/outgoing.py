@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.core.queues.credit import Credit, Replenishment
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.unsettled import size_of_one
@@ -176,7 +177,7 @@ class ConsumerLink:
             and session.remote_incoming_window > 0
             and not self._unsent
             and not self._frames_left
-            and self._unsettled < session.connection.limits.unsettled
+            and self.unsettled < session.connection.limits.unsettled
             and not self._held_back
         )
 
@@ -189,8 +190,22 @@ class ConsumerLink:
         return self._loan.terminus.deliveries.full
 
     @property
-    def _unsettled(self) -> int:
+    def unsettled(self) -> int:
+        """The number of unsettled deliveries."""
         return self._loan.terminus.deliveries.count if self._loan is not None else 0
+
+    @property
+    def age_ms(self) -> int | None:
+        """The time for which there has been at least one unsettled delivery; None if there is none."""
+        if self._loan is None or not self.unsettled:
+            return None
+        return self.link.session.connection.broker.engine.now - self._loan.terminus.unsettled_since
+
+    @property
+    def origin(self) -> ReceiverOrigin:
+        """See `Receiver.origin`."""
+        session = self.link.session
+        return ReceiverOrigin(str(session.connection.peer), session.channel, session.connection.user)
 
     def stalled(self, consumer: Consumer) -> None:
         """Note that messages are ready, but the client cannot take them."""
@@ -472,7 +487,7 @@ class ConsumerLink:
         return {
             "address": self.queue.name,
             "credit": self._consumer.credit.left if self._consumer is not None else 0,
-            "unsettled": self._unsettled,
+            "unsettled": self.unsettled,
         }
 
 

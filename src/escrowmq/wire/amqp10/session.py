@@ -336,3 +336,21 @@ class Session:
     def describe(self) -> list[dict[str, object]]:
         """Return the entries of the session's links in lists."""
         return [{"channel": self.channel, **link.describe()} for link in self.links.values()]
+
+    def row(self) -> dict[str, object]:
+        """Return the session's entry in lists of channels. `age_ms` is the longest time for which one of its links has
+        had unsettled deliveries.
+        """
+        consuming = [link.end for link in self.links.values() if isinstance(link.end, ConsumerLink)]
+        return {
+            "number": self.channel,
+            "state": "closing" if self.ending else "running",
+            "confirms": False,
+            "transactional": False,
+            "consumers": len(consuming),
+            "prefetch": 0,
+            "global_prefetch": 0,
+            "unsettled": sum(end.unsettled for end in consuming),
+            "age_ms": max([end.age_ms for end in consuming if end.age_ms is not None], default=None),
+            "uncommitted": 0,
+        }

@@ -194,3 +194,17 @@ def test_the_end_of_a_session_returns_its_deliveries() -> None:
     assert client.deliveries() == [(0, b"a")]
     client.send(0, End())
     assert made.broker.directory.vhost("/").queue("q").ready == 1
+
+
+def test_a_session_is_listed_with_its_unsettled_deliveries() -> None:
+    made, client = connected()
+    client.sender("q")
+    client.post(0, b"a", settled=True)
+    client.post(1, b"b", settled=True)
+    client.receiver("q", credit=2)
+    made.broker.engine.now += 1500
+    (row,) = client.port.endpoint.channel_rows()
+    assert (row["number"], row["consumers"], row["unsettled"], row["age_ms"]) == (0, 1, 2, 1500)
+    client.send(0, Disposition(role=True, first=0, last=1, settled=True, state=Accepted()))
+    (row,) = client.port.endpoint.channel_rows()
+    assert (row["unsettled"], row["age_ms"]) == (0, None)

@@ -153,6 +153,10 @@ class GrpcEndpoint:
             "clients": [] if session is None else [client.describe() for client in session.clients.values()],
         }
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """See `Endpoint.channel_rows`: the protocol has no channels."""
+        return iter(())
+
     # -- called by HTTP/2
 
     def opened(self, stream: Stream, headers: Headers) -> None:

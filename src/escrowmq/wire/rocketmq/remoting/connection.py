@@ -202,6 +202,10 @@ class RemotingConnection:
             "client": {"client id": self.client_id, "consumer groups": len(self.consumers.groups_of(self))},
         }
 
+    def channel_rows(self) -> Iterator[dict[str, object]]:
+        """See `Endpoint.channel_rows`: the protocol has no channels."""
+        return iter(())
+
     # -- called by the handlers of requests
 
     @property
