@@ -136,7 +136,8 @@ lint: $(VENV)/.spark ## check style, types and generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests tools bench
-	@if [ -d $(SPECS) ]; then echo "tools/gen_amqp.py --check"; $(BIN)/python tools/gen_amqp.py --check; \
+	@if [ -d $(SPECS) ]; then echo "tools/gen_amqp.py --check"; $(BIN)/python tools/gen_amqp.py --check \
+	   && echo "tools/gen_amqp010.py --check" && $(BIN)/python tools/gen_amqp010.py --check; \
 	 else echo "generated AMQP code not compared: Debian's package amqp-specs is not installed"; fi
 	$(BIN)/python -m tools.gen_proto --check
 	$(BIN)/python -m tools.guarantees --check

@@ -65,9 +65,13 @@ def long_functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]
 
 
 def classes_by_name() -> dict[str, list[str]]:
-    """Return, for each class name, the packages (or modules) below `escrowmq` that define such a class."""
+    """Return, for each class name, the packages (or modules) below `escrowmq` that define such a class. The classes of
+    a generated `spec.py` have the names of their specification.
+    """
     found: dict[str, list[str]] = {}
     for module in modules().values():
+        if module.path.name == "spec.py":
+            continue
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(module.layer)

@@ -15,6 +15,8 @@ COVERED = ("core", "journal", "wire")
 WITHOUT_TEST: dict[str, str] = {
     "escrowmq.core.messages.formats": "a protocol only; the formats are tested with their wire protocols",
     "escrowmq.core.ports": "protocols only, nothing in it runs",
+    "escrowmq.wire.amqp010.codec.errors": "two exceptions; they are tested where they are raised",
+    "escrowmq.wire.amqp010.ports": "protocols and the results of handlers, nothing in it runs",
     "escrowmq.wire.amqp10.codec.errors": "one exception; it is tested where it is raised",
     "escrowmq.core.queues.host": "a protocol only",
     "escrowmq.wire.selectors.values": "a protocol, and names; the filters are tested with them",
@@ -32,6 +34,7 @@ ABOUT_THE_REPOSITORY = {
     "test_branches_page.py": "tools/branches.py",
     "test_pages.py": "tools/pages.py",
     "test_gen_amqp.py": "tools/gen_amqp.py",
+    "test_gen_amqp010.py": "tools/gen_amqp010.py",
     "test_gen_proto.py": "tools/gen_proto.py",
     "test_documentation.py": "the pages, the Makefile and the locks",
     "test_collection.py": "tests that are left out by default",

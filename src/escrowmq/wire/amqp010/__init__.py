@@ -1,0 +1,1 @@
+"""AMQP 0-10: sessions, commands with completion, and distributed transactions."""

@@ -1,0 +1,162 @@
+"""The joints between a session and the classes of commands: what a handler gets, and what it returns.
+
+A handler is a function of the session, the command, and the content of the command if it has one. `handlers.py` puts
+the tables of all classes together. A handler raises BrokerError for a refusal, which ends the session with an execution
+exception; nothing that a peer sends raises anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from escrowmq.core.access.door import Door
+    from escrowmq.core.access.holdings import Holding
+    from escrowmq.core.branches.branch import TransactionBranch
+    from escrowmq.core.broker import Broker
+    from escrowmq.core.conditions import BrokerError
+    from escrowmq.core.counters import Traffic
+    from escrowmq.core.queues.queue import Queue
+    from escrowmq.core.queues.queue import Session as Owner
+    from escrowmq.core.topology.vhost import VirtualHost
+    from escrowmq.wire.amqp010.codec.structs import Command, Struct
+    from escrowmq.wire.endpoint import EndpointLimits, Host
+    from escrowmq.wire.flow import OutputFlow
+    from escrowmq.wire.outbox import Piece
+
+
+class Content(NamedTuple):
+    """The header segment and the body segment of a command. What is absent is empty.
+
+    `decode_header` (`codec/commands.py`) reads the header. It is left undecoded here, since messages that look alike
+    have equal headers.
+    """
+
+    header: bytes
+    body: bytes
+
+
+class Reply(NamedTuple):
+    """The completion of a command. It, and the result before it, is sent when the log is synced up to `after`."""
+
+    result: Struct | None = None
+    after: int = 0
+
+
+class Later(Enum):
+    """The handler answers in a later turn."""
+
+    LATER = "later"
+
+
+LATER: Final = Later.LATER
+"""The handler returns this, and calls `SessionPort.answer` or `SessionPort.fail` afterwards."""
+
+Work: TypeAlias = Generator[bool | None, None, "Reply | None"]
+"""A command that may take long, as a generator. It yields after each bounded piece, or `core.leftover.WAIT` if it can
+only go on in a later turn. Nothing more is read from the connection until it returns. It may raise BrokerError.
+"""
+Outcome: TypeAlias = "Reply | Work | Later | None"
+"""None completes the command at once."""
+Handler: TypeAlias = "Callable[[SessionPort, Any, Content | None], Outcome]"
+
+P = TypeVar("P", bound="SessionPart")
+
+
+class SessionPart(Protocol):
+    """The state that one class of commands has in a session. `SessionPort.part` makes it."""
+
+    def completed(self, first: int, last: int) -> None:
+        """Note that the client has completed the broker's commands from `first` to `last` (`SessionPort.send`)."""
+        ...
+
+    def dropping_forbidden(self) -> Iterator[None]:
+        """The permissions of the user were changed: end what the user may no longer do. Yield after each object that
+        was checked. See `Endpoint.permissions_changed`.
+        """
+        ...
+
+    def leave(self) -> None:
+        """The session ends: deliver and send nothing more. `leaving` follows."""
+        ...
+
+    def leaving(self) -> Iterator[None]:
+        """Detach consumers, and undo or leave transactions. Yield whenever the turn's budget is used up."""
+        ...
+
+    def returning(self) -> Iterator[None]:
+        """Give back deliveries and memory, after `leaving` of all parts. Yield as `leaving` does."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """Return entries for lists of connections. They contain nothing secret."""
+        ...
+
+
+class SessionPort(Protocol):
+    """A session, as handlers see it."""
+
+    broker: Broker
+    host: Host
+    limits: EndpointLimits
+    vhost: VirtualHost[Queue]
+    door: Door
+    """Checks every operation of the user in the virtual host."""
+    owner: Owner
+    """The owner of exclusive queues, which is the connection. They are deleted when it ends."""
+    holding: Holding
+    """Counts the memory of the session for its user and its virtual host."""
+    traffic: Traffic
+    flow: OutputFlow
+    """The bounds of the connection's unsent output."""
+    channel: int
+    branch: TransactionBranch | None
+    """The open transaction, or the branch with which the session is associated. It is set by `tx.py` and `dtx.py`."""
+    ending: bool
+    """Whether the session has ended or is about to. Nothing that it sends is passed on any more."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def label(self) -> str:
+        """The connection and the channel, for logs."""
+        ...
+
+    @property
+    def next_id(self) -> int:
+        """The number of the next command that is sent. It counts without end; the wire has its last 32 bits."""
+        ...
+
+    def part(self, kind: Callable[[SessionPort], P]) -> P:
+        """Return the session's one object of the class `kind`. It is made as `kind(session)` at the first call."""
+        ...
+
+    def send(self, command: Command, content: Content | None = None, after: int = 0) -> int:
+        """Send a command when the log is synced up to `after`. Return its number."""
+        ...
+
+    def send_transfers(self, transfers: list[tuple[bytes, bytes, Piece]], after: int = 0) -> int:
+        """Send commands with content, given as the payloads of their three segments. Return the number of the first
+        one. Large bodies are not copied if they are memoryviews.
+        """
+        ...
+
+    def answer(self, number: int, reply: Reply | None) -> None:
+        """Complete the command with this number, whose handler returned `LATER`."""
+        ...
+
+    def fail(self, number: int, error: BrokerError) -> None:
+        """End the session because the command with this number, whose handler returned `LATER`, was refused."""
+        ...
+
+    @property
+    def current(self) -> int:
+        """The number of the command that is executed. Handlers that return `LATER` keep it for `answer`."""
+        ...
+
+    def carry_on(self) -> None:
+        """Ask the server for another turn, in which the connection is read further."""
+        ...
