@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel proton jms jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
+.PHONY: help setup wheel proton jms jms-peer jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,10 +103,13 @@ $(VENV)/rabbit-hole: $(VENV)/goamqp
 
 proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
-jms: $(VENV)/jms/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/jms-0x/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)
+
+jms-peer: $(VENV)/jms-0x/.fetched $(VENV)/broker-j/.fetched ## run the scenarios of Qpid JMS AMQP 0-x against Broker-J, too (a minute); this needs a JDK
+	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/test_qpid_jms_0x.py $(ARGS)
 
 go: $(GO_PROGRAMS) $(VENV)/rabbit-hole ## compile clients in Go and h2spec, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 

@@ -133,6 +133,8 @@ class BrokerJ(JavaBroker):
     """Broker-J with a Derby store. Queues are created when a link attaches; they are durable."""
 
     name = BROKER_J
+    creates_queues = True
+    """Whether it creates queues that clients of AMQP 1.0 address. AMQP 0-10 has commands for that."""
     jars = _VENV / "broker-j"
     main = "org.apache.qpid.server.Main"
     jar = "qpid-broker"
@@ -145,7 +147,7 @@ class BrokerJ(JavaBroker):
             "nodeType": "queue",
             "attributes": {"durable": "true"},
         }
-        host = {"type": "DERBY", "nodeAutoCreationPolicies": [created]}
+        host = {"type": "DERBY", "nodeAutoCreationPolicies": [created] if self.creates_queues else []}
         user = {"name": "guest", "type": "managed", "password": "guest"}
         path = self.directory / "initial.json"
         path.write_text(
@@ -162,7 +164,7 @@ class BrokerJ(JavaBroker):
                             "port": str(self.port),
                             "bindingAddress": "127.0.0.1",
                             "authenticationProvider": "plain",
-                            "protocols": ["AMQP_1_0"],
+                            "protocols": ["AMQP_0_10", "AMQP_1_0"],
                             "virtualhostaliases": [{"name": "any", "type": "hostnameAlias"}],
                         }
                     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,20 +29,24 @@ def needs(client: str, folder: str) -> pytest.MarkDecorator:
     )
 
 
-def names(source: str) -> list[str]:
+def names(*sources: str) -> list[str]:
     """Return the names of the scenarios that need nothing but a running broker."""
-    return re.findall(r"@Scenario\n    static void (\w+)\(", (JAVA / source).read_text(encoding="utf-8"))
+    text = "".join((JAVA / source).read_text(encoding="utf-8") for source in sources)
+    return re.findall(r"@Scenario\n    static void (\w+)\(", text)
 
 
 @contextmanager
 def scenarios_of(
-    source: str, folder: str, factory: pytest.TempPathFactory, environment: Mapping[str, str] | None = None
+    source: str | Sequence[str],
+    folder: str,
+    factory: pytest.TempPathFactory,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Scenarios]:
-    """Run the scenarios of `source` with the client in `folder`, in one virtual machine (Runner.java)."""
+    """Run the scenarios of one or more sources with the client in `folder`, in one virtual machine (Runner.java)."""
     temporary = factory.mktemp(folder)
     home, path = f"-Duser.home={temporary}", str(jars(folder) / "*")
+    sources = [str(JAVA / each) for each in ((source,) if isinstance(source, str) else source)]
     brief = "-XX:TieredStopAtLevel=1"  # the virtual machine lives too briefly for its slower compiler
-    with running(
-        ["java", brief, home, "-cp", path, str(JAVA / "Runner.java"), str(JAVA / source)], temporary, environment
-    ) as it:
+    command = ["java", brief, home, "-cp", path, str(JAVA / "Runner.java"), *sources]
+    with running(command, temporary, environment) as it:
         yield it
