@@ -106,8 +106,11 @@ class Bench:
         taken.write()
         self.journal.snapshot_done(taken)
         self.sync()
-        while (work := self.journal.housekeeping()) is not None:
-            work()
+        while (work := self.journal.housekeeping()) is not None or self.journal.removal_lsn is not None:
+            if work is None:
+                self.sync()
+            else:
+                work()
         return longest * 1000
 
 

@@ -45,7 +45,7 @@ from escrowmq.core.records.reservations import Held, HeldRange, encode_held, enc
 from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.termini.terminus import Durability, LinkRole, TerminusKey, TerminusSettings
 from escrowmq.core.topology.directory import Declaration
-from escrowmq.journal import digests
+from escrowmq.journal import digests, removals
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
@@ -56,7 +56,7 @@ from tests.unit.sources import ROOT
 
 PAGE = ROOT / "docs" / "internals" / "records.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q"}
+CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "bytes": "12s"}
 LAYOUTS = {
     "Envelope head": [envelope._FIXED],
     "Death": [envelope._DEATH, Struct("<q")],
@@ -98,6 +98,7 @@ LAYOUTS = {
     "Group progress": [group_records._PROGRESS],
     "Group locked head": [group_records._LOCKED],
     "Digest head": [digests.HEAD],
+    "Removed part": [removals.HOLE],
 }
 
 ENVELOPE = Envelope("", "q", Properties(delivery_mode=2).encode(), protocol=PROTOCOL, durable=True)
@@ -159,6 +160,7 @@ EXAMPLES = {
     "group_progress": group_records.encode_group_progress(2, 3, group_records.ProgressCause.ADVANCED, 42),
     "group_locked": group_records.encode_locked(2, 3, 1000, "c1"),
     "digest": digests.FrameDigest(4096, 7, 0x12345678, b"", array("I")).pack(),
+    "removed": removals.encode([removals.Hole(0, 4096, b"0123456789ab")]),
     "deliveries": deliveries.encode_deliveries(
         deliveries.Delivered(
             3,

@@ -381,9 +381,10 @@ class SimServer:
             self.snapshot = None
         snapshot = self.snapshot
         ready = snapshot is not None and snapshot.written and snapshot.lsn <= self.journal.synced_lsn
+        waiting = self.journal.removal_lsn
         self.files = self.journal.housekeeping()
         self._installing = ready and self.files is not None
-        return self.files is not None
+        return self.files is not None or self.journal.removal_lsn != waiting
 
     def run_files(self) -> bool:
         """Rename and delete files. Raises OSError."""
@@ -437,6 +438,7 @@ class SimServer:
         self.run_disk()
         self.run_files()
         while self.housekeep():
+            self.run_disk()
             self.run_files()
 
     def close(self) -> None:

@@ -11,7 +11,19 @@ import pyarrow as pa
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.memory import Faults, MemoryStorage
-from escrowmq.pipeline import chain, decisions, digests, group_facts, groups, half, links, routing, tasks, unsettled
+from escrowmq.pipeline import (
+    chain,
+    decisions,
+    digests,
+    group_facts,
+    groups,
+    half,
+    links,
+    removals,
+    routing,
+    tasks,
+    unsettled,
+)
 from escrowmq.pipeline import names as names_
 from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
@@ -79,6 +91,7 @@ def audited(journal: Path, parts: int = 2, head: chain.Head | None = None) -> Au
     """
     found = plan(journal)
     broken, seen, _ = head_of(journal, head, found)
+    broken += removed(journal, found)[0]
     wrong: list[Violation] = [("damaged log", each.file, each.lsn) for each in found.damage]
     wrong += [(each.rule.name, each.text[2:], each.lsn) for each in (*broken, *compared(journal, found)[0])]
     facts, names, damage = _scanned(journal, found)
@@ -105,7 +118,16 @@ def head_of(
 ) -> tuple[list[Wrong], chain.Head | None, bool]:
     """Check the chain of segments from `head` on. Returns the violations, the new head, and whether all was proved."""
     found = found or plan(journal, head.lsn if head else 0)
-    return chain.judge(_segments(journal, found, head.lsn if head else -1), head)
+    holes = found.missing.holes if found.missing.noted else ()
+    return chain.judge(_segments(journal, found, head.lsn if head else -1), head, holes)
+
+
+def removed(journal: Path, found: Plan | None = None) -> tuple[list[Wrong], bool | None]:
+    """Compare what is missing of a journal with what it has noted. Returns what `removals.judge` does."""
+    found = found or plan(journal)
+    rows = [row for row in _rows(tasks.Scan(str(journal))(_pieces(found))) if row["kind"] == Kind.REMOVED]
+    newest = max(((row["lsn"], row["payload"]) for row in rows if row["snapshot"] < 0), default=(0, b""))
+    return removals.judge(found.missing, removals.noted_holes(newest[1]))
 
 
 def compared(

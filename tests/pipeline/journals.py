@@ -147,9 +147,16 @@ class Scribe:
         taken = self.journal.begin_snapshot([*self.names.values(), *records], self.now_us)
         taken.write()
         self.journal.snapshot_done(taken)
-        while (work := self.journal.housekeeping()) is not None:
-            work()
+        self.tidy()
         return taken.lsn
+
+    def tidy(self) -> None:
+        """Install a snapshot, and delete the segments that no message keeps."""
+        while (work := self.journal.housekeeping()) is not None or self.journal.removal_lsn is not None:
+            if work is None:
+                self.frame(0)
+            else:
+                work()
 
     def blocks(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Return the address of each message in the log: (queue, position) to (LSN of the block, index in it)."""

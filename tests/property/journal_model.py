@@ -151,6 +151,7 @@ class Broker:
     def housekeep(self) -> None:
         while (work := self.journal.housekeeping()) is not None:
             work()
+        # Segments are deleted by the first call after the sync of the record about them.
 
     def compact(self) -> None:
         for segment in self.journal.sparse_segments(0.9):

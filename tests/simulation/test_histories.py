@@ -45,6 +45,7 @@ NEVER_MISSING = {
     "counts checked",
     "crash",
     "dead-lettered by the broker",
+    "deletions cut off",
     "delivered",
     "failed syncs",
     "full disks",

@@ -186,11 +186,15 @@ class World:
             self.server.run_disk()
             self.server.close()
             self.ledger.promise_all()
+        deleting = self.server.journal.removal_lsn is not None or self.server.files is not None
+        self.ledger.count("deletions cut off", deleting)
         self.oracle.die()
         for actor in self.actors:
             actor.lost()
         self.note(f"restart, power {'fails' if power_fails else 'stays'}, {'clean' if clean else 'not clean'}")
         self._machine.restart(power_fails=power_fails).on_output = self._said
+        if not damaged and any("no record says" in note for note in self.server.journal.recovery.notes):
+            raise Violation("the broker has deleted a segment without noting it")
         Aftermath(self.ledger, contents(self.server.broker), damaged=damaged).settle()
         self.ledger.count("restarts")
         self._set_up()

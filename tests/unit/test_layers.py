@@ -72,6 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.format",
         "journal.frames",
         "journal.reader",
+        "journal.removals",
         "units",
         "wire.admission",
         "wire.formats",

@@ -39,7 +39,7 @@ _GROUPED: Final[dict[str, frozenset[Kind]]] = {
     | {Kind.TRANSIENT_BOUND}
     | frozenset(kind for kind in Kind if Kind.POLICY_SET <= kind <= Kind.PARAMETER_DELETED),
     "maintenance": frozenset(
-        (Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE, Kind.DIGEST)
+        (Kind.RELOCATE, Kind.READDRESSED, Kind.COUNTERS, Kind.QUEUE_STATE, Kind.PAGE, Kind.DIGEST, Kind.REMOVED)
     ),
 }
 GROUPS: Final = _GROUPED | {"other": frozenset(Kind).difference(*_GROUPED.values())}

@@ -40,7 +40,7 @@ from escrowmq.core.records.references import Range
 from escrowmq.core.records.reservations import decode_held, decode_released
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.records.termini import decode_acquired, decode_arrived, decode_forgotten, decode_given_back
-from escrowmq.journal import digests
+from escrowmq.journal import digests, removals
 
 Fields = dict[str, Any]
 
@@ -300,6 +300,11 @@ def _digest(data: bytes | memoryview) -> Fields:
     return {**fields, "digest": found.strong.hex(), "marks": len(found.marks)}
 
 
+def _removed(data: bytes | memoryview) -> Fields:
+    holes = removals.decode(data)
+    return {"removed": [[hole.first_lsn, hole.end_lsn, hole.link.hex()] for hole in holes]}
+
+
 def _relocate(data: bytes | memoryview) -> Fields:
     moves, block = decode_moves(data)
     return {"moved": [[move.queue, len(move.positions)] for move in moves], **_block(data, block)}
@@ -436,4 +441,5 @@ _DECODERS: dict[Kind, Callable[[bytes | memoryview], Fields]] = {
     Kind.GROUP_PROGRESS: _group_progress,
     Kind.GROUP_LOCKED: _group_locked,
     Kind.DIGEST: _digest,
+    Kind.REMOVED: _removed,
 }

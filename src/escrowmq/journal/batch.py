@@ -96,6 +96,7 @@ class LogWriter:
         if batch.begins_segment:
             self.seal(batch.sealed_messages)
             self._uncache(batch.read_file)
+            batch.link = self.link
             self._file = self._begin(batch.first_lsn, batch.time_us)
         file = self._file
         assert file is not None
@@ -152,6 +153,8 @@ class Batch:
         self.begins_segment = False
         self.sealed_messages = 0
         """The number of messages that the previous segment held, if this batch begins a segment."""
+        self.link = b""
+        """The link to the previous segment, once it was sealed because this batch begins a segment."""
         self.read_file = ""
         """A file that will hardly be read again, if this batch begins a segment and there is one."""
         self.sync_us = 0

@@ -1,4 +1,4 @@
-"""The bytes of journal files, version 5. A test compares this module with docs/internals/journal.md.
+"""The bytes of journal files, version 6. A test compares this module with docs/internals/journal.md.
 
 A file consists of a file header, frames, and, once sealed, a footer. All integers are little-endian. Frames begin at
 multiples of eight bytes. A frame stores its records in columns: all payloads, then their offsets, then their kinds. The
@@ -19,14 +19,16 @@ from isal import isal_zlib
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of new files. Version 2 added packed content and MARKED records, version 3 keyed content, version 4 the
-chain of segments, version 5 DIGEST records. The layout of frames is that of version 1.
+chain of segments, version 5 DIGEST records, version 6 REMOVED records. The layout of frames is that of version 1.
 """
 CHAINED_VERSION: Final = 4
 """The version from which on files belong to a chain."""
 DIGESTED_VERSION: Final = 5
 """The version from which on each frame repeats the digest of the frame before it."""
+NOTED_VERSION: Final = 6
+"""The version from which on the journal notes which segments it deletes."""
 OLDEST_VERSION: Final = 1
 """The oldest version of files that can be read."""
 FRAME_VERSION: Final = 1

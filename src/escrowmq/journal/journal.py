@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from escrowmq.journal import format as fmt
@@ -15,6 +16,7 @@ from escrowmq.journal.batch import Batch, Health, LogWriter, PendingRecords
 from escrowmq.journal.digests import DIGEST, of_frame, size_of
 from escrowmq.journal.errors import JournalDamaged, JournalUnreadable
 from escrowmq.journal.recovery import Found, RecoveryReport, examine, last_frame, repair
+from escrowmq.journal.removals import REMOVED, DeletedParts, encode
 from escrowmq.journal.segments import Segment, SegmentTable
 from escrowmq.journal.snapshot import Record, Snapshot, read_snapshot
 from escrowmq.journal.stats import JournalStats
@@ -56,6 +58,8 @@ class Journal:
         self.synced_lsn = found.end_lsn
         """Everything below this LSN is on disk."""
         self.snapshot_lsn = found.report.snapshot_lsn
+        self.removal_lsn: int | None = None
+        """The LSN up to which the log must be synced before `housekeeping` deletes dead segments; None if none wait."""
         self._segment_bytes, self._batch_bytes, self._keep_dead_bytes = limits
         self._storage = storage
         self._journal_id = journal_id
@@ -77,6 +81,7 @@ class Journal:
         self._in_flight: Batch | None = None
         self._snapshot: Snapshot | None = None
         self._work: _FileWork | None = None
+        self._removals = DeletedParts()
 
     @classmethod
     def open(
@@ -127,11 +132,15 @@ class Journal:
             raise RuntimeError("the journal has already been replayed")
         if found.snapshot is not None:
             for kind, payload, time_us in read_snapshot(found.snapshot):
+                if kind == REMOVED:
+                    self._removals.replay(found.snapshot.name, payload)
+                    continue
                 report.snapshot_records += 1
                 yield SNAPSHOT_LSN, kind, payload, time_us
         for segment in found.segments:
             if segment.end_lsn > self.snapshot_lsn:
                 yield from self._replay_segment(segment, found)
+        missing = self._table.missing()
         self._table.drop_holes()
         try:
             repair(self._storage, found)
@@ -146,6 +155,9 @@ class Journal:
         self.stats.segments = len(self._table)
         self._table.begin(self._start)
         self.stats.disk_bytes = sum(segment.size for segment in self._table)
+        report.notes += self._removals.found(missing, noting=found.noting)
+        if missing and not found.noting:
+            self.append(REMOVED, encode(self._removals.holes))
 
     def _replay_segment(self, segment: Segment, found: Found) -> Iterator[tuple[int, int, memoryview, int]]:
         file = found.files[segment.first_lsn]
@@ -160,7 +172,9 @@ class Journal:
                 raise JournalDamaged(file.name, file.offset_of(frame.lsn), "the snapshot's LSN is not a frame boundary")
             self.recovery.log_frames += 1
             for lsn, kind, payload in frame.records():
-                if kind != DIGEST:
+                if kind == REMOVED:
+                    self._removals.replay(file.name, payload)
+                elif kind != DIGEST:
                     self.recovery.log_records += 1
                     yield lsn, kind, payload, frame.time_us
         if walk.lsn != segment.end_lsn:
@@ -238,6 +252,7 @@ class Journal:
         self.stats.batch(batch.records, batch.size, batch.sync_us)
         if batch.begins_segment:
             self.stats.segments += 1
+            self._table.sealed(batch.first_lsn, batch.link)
 
     def read(self, lsn: int, length: int) -> bytes:
         """Return `length` bytes at `lsn`, which lie within one record: pending, in flight or on disk.
@@ -387,6 +402,8 @@ class Journal:
             raise RuntimeError("a snapshot is in progress")
         if self._pending.kinds:
             self._close_pending()
+        if self._removals.holes:
+            records = chain([(REMOVED, encode(self._removals.holes))], records)
         self._snapshot = Snapshot(self._storage, self._journal_id, self._start, now_us, records)
         return self._snapshot
 
@@ -397,12 +414,15 @@ class Journal:
         if not snapshot.written:
             self._snapshot = None
 
-    def housekeeping(self) -> Callable[[], None] | None:
+    def housekeeping(self, *, delete: bool = True) -> Callable[[], None] | None:
         """Return file work that is due, to be run on another thread. Returns None if there is none or it still runs.
 
         Call it between turns of the loop, when the records of all released messages have been appended. The work
         installs a written snapshot once the log is synced up to it, then deletes older snapshots and dead segments. It
         may raise OSError; then it is incomplete, but nothing else is affected.
+
+        Dead segments are deleted only after a record about them is on disk. The first call that finds some appends it,
+        and sets `removal_lsn`. Without `delete`, it finds none.
 
         Raises:
             JournalFailed: The journal has failed.
@@ -418,13 +438,22 @@ class Journal:
         if snapshot is not None and snapshot.written and snapshot.lsn <= self.synced_lsn:
             self._work = _FileWork(self._storage, snapshot, [])
             return self._work
-        dead = self._table.take_dead(self.snapshot_lsn, self.synced_lsn, self.end_lsn, self._keep_dead_bytes)
-        if dead:
+        if self.removal_lsn is None and delete:
+            self._note_dead()
+        if self.removal_lsn is not None and self.removal_lsn <= self.synced_lsn:
+            dead, self.removal_lsn = self._removals.take(), None
             self.stats.segments -= len(dead)
             self.stats.segments_deleted += len(dead)
             self.stats.disk_bytes -= sum(segment.size for segment in dead)
             self._work = _FileWork(self._storage, None, [segment.name for segment in dead])
         return self._work
+
+    def _note_dead(self) -> None:
+        dead = self._table.take_dead(self.snapshot_lsn, self.synced_lsn, self.end_lsn, self._keep_dead_bytes)
+        if dead:
+            self._removals.add(dead)
+            self.append(REMOVED, encode(self._removals.holes))
+            self.removal_lsn = self.end_lsn
 
     def _fold(self, work: _FileWork) -> None:
         snapshot = work.snapshot

@@ -78,6 +78,11 @@ class Found:
             return bytes(fmt.LINK_SIZE)
         return footer.chain[: fmt.LINK_SIZE] if footer.frames else file.header.link
 
+    @property
+    def noting(self) -> bool:
+        """Whether the log has a frame of a version that notes which segments it deletes."""
+        return any(file.header.version >= fmt.NOTED_VERSION for file in self.files.values())
+
 
 def examine(storage: Readable, *, chain_contents: bool = False) -> Found:
     """Examine the directory. `chain_contents` is as for FooterBuilder.
@@ -193,6 +198,7 @@ def _sealed_end(file: JournalFile, segment: Segment, next_lsn: int, report: Reco
     footer = file.footer
     if footer is not None:
         segment.known_total = footer.messages
+        segment.link = footer.chain[: fmt.LINK_SIZE] or segment.link
         return footer.end_lsn
     walk = file.walk(end=next_lsn)
     for _ in walk:

@@ -39,6 +39,8 @@ class Segment:
     checked: set[int] = field(default_factory=set)
     cached: bool = True
     """The system may still have a copy of the file in memory."""
+    link: bytes = bytes(fmt.LINK_SIZE)
+    """The beginning of the digest in its footer; zeros if it has none, or is not sealed yet."""
 
     @property
     def name(self) -> str:
@@ -127,6 +129,16 @@ class SegmentTable:
         if len(data) != length:
             raise JournalDamaged(segment.name, offset, f"the file is {length - len(data)} bytes too short")
         return data
+
+    def sealed(self, end_lsn: int, link: bytes) -> None:
+        """Note the link to the segment that ends at `end_lsn`, if there is one."""
+        segment = self.find(end_lsn - 1)
+        if segment is not None:
+            segment.link = link
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Return the gaps, as first LSN and end."""
+        return [(segment.first_lsn, segment.end_lsn) for segment in self._segments if segment.missing]
 
     def take_dead(self, below: int, synced: int, now: int, keep_bytes: int) -> list[Segment]:
         """Remove the dead segments from the table and return them.

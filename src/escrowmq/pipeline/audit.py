@@ -25,6 +25,7 @@ from escrowmq.pipeline import (
     links,
     lives,
     packing,
+    removals,
     rerouting,
     sequences,
     sums,
@@ -180,6 +181,10 @@ class Audit:
         self.changed: list[Wrong] = []
         self.compared = digests.Compared()
         self.head: chain.Head | None = None
+        self.noted = (-1, bytes.fromhex(self.state.removed))
+        """The LSN and the payload of the newest record of removed segments."""
+        self.deleted: bool | None = None
+        """Whether the journal has noted all deletions of segments; None if no segment is missing."""
         self.proved = False
         """Whether every segment was proved to continue the one before, and the log the one that the last run saw, if
         there was a last run.
@@ -308,6 +313,8 @@ class Audit:
         queues = self.state.queues
         if row.kind in TOLD:
             self.named.append((row.snapshot, row.lsn, row.kind, bytes(row.payload)))
+        if row.kind == Kind.REMOVED and row.snapshot < 0:
+            self.noted = max(self.noted, (row.lsn, bytes(row.payload)))
         if row.kind == Kind.DELIVERED:
             said = (row.time, row.lsn, row.frame)
             self.handed.setdefault(row.number, []).append(said)
@@ -431,7 +438,12 @@ class Audit:
         task = tasks.Chained(self.files, before.lsn if before else -1)
         found = [row.asDict() for row in pieces.mapInArrow(task, chain.DDL).collect()]
         found = [{name: bytes(v) if isinstance(v, bytearray) else v for name, v in row.items()} for row in found]
-        self.unchained, self.head, self.proved = chain.judge(found, before)
+        missing = self.plan.missing
+        self.unchained, self.head, self.proved = chain.judge(found, before, missing.holes if missing.noted else ())
+        seen = self.store.state.holes if self.plan.running else None
+        removed, self.deleted = removals.judge(missing, removals.noted_holes(self.noted[1]), seen)
+        self.unchained += removed
+        self.proved &= self.deleted is not False
         queues = {ident: queue.name for ident, queue in self.state.queues.items()}
         self.changed, self.compared = digests.judge(found, queues)
         self.state.head = list(self.head) if self.head else []
@@ -517,6 +529,7 @@ class Audit:
         plan, state = self.plan, self.state
         state.journal_id, state.start, state.holes = plan.journal_id, plan.start, plan.holes
         state.lsn = max(plan.end, self.begin)
+        state.removed = self.noted[1].hex()
         state.policies = self.followed
         state.last_time = self.last_time
         state.compared = max(plan.snapshots, default=state.compared)

@@ -8,7 +8,7 @@ computes it again from the files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -107,12 +107,15 @@ def examined(
     }
 
 
-def judge(rows: Iterable[dict[str, Any]], before: Head | None) -> tuple[list[Wrong], Head | None, bool]:
+def judge(
+    rows: Iterable[dict[str, Any]], before: Head | None, holes: Collection[tuple[int, int]] = ()
+) -> tuple[list[Wrong], Head | None, bool]:
     """Check the segments that an audit has read.
 
     Args:
         rows: a row for each segment, and for the one in which the last audit ended, if it exists.
         before: the head that the last audit saw; None if there was none.
+        holes: missing parts of the log about which another rule decides (`pipeline.removals`).
 
     Returns the violations, the new head, and whether everything was proved: older versions have no chain, and segments
     may have been deleted. Without a head of an earlier audit, only the chain within the log can be proved.
@@ -127,6 +130,8 @@ def judge(rows: Iterable[dict[str, Any]], before: Head | None) -> tuple[list[Wro
     ]
     proved = all(row["version"] >= CHAINED_VERSION for row in found)
     for past, row in pairwise(found):
+        if (past["end"], row["first"]) in holes:
+            continue
         if past["end"] != row["first"] or min(past["version"], row["version"]) < CHAINED_VERSION:
             proved = False
         elif row["link"] not in (past["computed"][:LINK_SIZE], past["headers"][:LINK_SIZE]):

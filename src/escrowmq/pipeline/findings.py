@@ -115,6 +115,9 @@ class BranchRule:
         "A reservation or a settlement by bulk readers does not continue where the last one ended",
     )
     CHAIN = Rule("log changed", "PIPE-8", "The log is not the one that was written")
+    REMOVED = Rule(
+        "segment removed", "PIPE-8", "A part of the log is missing, and the broker has not noted that it deleted it"
+    )
     DIGEST = Rule("record changed", "PIPE-8", "A record was changed after it had been written")
     NAMES = Rule("names do not match", "PIPE-8", "A record does not fit the names that exist at that point")
     EPOCH = Rule("epoch decided again", "PIPE-2", "The epochs of an application do not increase")
@@ -192,7 +195,14 @@ def of_subjects() -> dict[str, list[tuple[str, str]]]:
         "groups of bulk readers": [BranchRule.NUMBERS],
         "applications with epochs": [BranchRule.EPOCH],
         "names": [BranchRule.NAMES],
-        "records": [BranchRule.CHAIN, BranchRule.DIGEST, BranchRule.DAMAGED, BranchRule.MISSING, BranchRule.CUT],
+        "records": [
+            BranchRule.CHAIN,
+            BranchRule.REMOVED,
+            BranchRule.DIGEST,
+            BranchRule.DAMAGED,
+            BranchRule.MISSING,
+            BranchRule.CUT,
+        ],
     }
     apart = [rule for rules in others.values() for rule in rules]
     subjects = {

@@ -240,8 +240,10 @@ def judge(found: pa.Table, start: int) -> pa.Table:
     result: list[tuple[Any, ...]] = []
     for (queue, number), each in groupby(rows, key=lambda row: row[:2]):
         life, lsn, since, oldest = _Life(), 0, 0, 0
-        for _, _, step, lsn, since, value in each:
-            oldest = oldest or since
+        for _, _, step, at, since, value in each:
+            if lsn < start <= at:
+                life = _Life()  # the part of the log in between was deleted, so more may have happened to it
+            lsn, oldest = at, oldest or since
             life.take(step, lsn, since, value)
         life.end(since)
         part = number % _PARTS

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from escrowmq.journal.errors import JournalDamaged, JournalVersionUnknown
-from escrowmq.journal.format import TYPE_SEGMENT, TYPE_SNAPSHOT, snapshot_name
+from escrowmq.journal.format import NOTED_VERSION, TYPE_SEGMENT, TYPE_SNAPSHOT, snapshot_name
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.reader import JournalReader
+from escrowmq.pipeline.removals import NOTHING_MISSING, MissingParts
 
 PIECE: Final = 32 << 20
 """The approximate number of bytes that one task reads."""
@@ -60,6 +61,7 @@ class Plan:
         chained: the segments whose digests are to be computed, each as one piece: those that this run reads, and the
             one in which the last run ended.
         noted: the LSN from which the log notes transient bindings; NEVER if it does not.
+        missing: the holes without damaged places.
     """
 
     journal_id: str
@@ -75,6 +77,7 @@ class Plan:
     newest_snapshot: int = 0
     chained: list[Piece] = field(default_factory=list)
     noted: int = 0
+    missing: MissingParts = NOTHING_MISSING
 
     @property
     def running(self) -> bool:
@@ -134,11 +137,14 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
     pieces: list[Piece] = []
     chained: list[Piece] = []
     holes: list[tuple[int, int]] = []
+    links: dict[int, bytes] = {}
+    noted = False
     at = 0
     held_back = False
     for i, file in enumerate(files):
         if file.origin > at:
             holes.append((at, file.origin))
+            links[file.origin] = file.header.link
         last = i == len(files) - 1
         end, held_back, fault = _end(file, None if last else files[i + 1].origin, hold_back=last and broker is not None)
         if fault is not None:
@@ -146,6 +152,7 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         low = max(begin, file.origin)
         if low < end:
             pieces += _pieces(file, low, end)
+        noted |= end > file.origin and file.header.version >= NOTED_VERSION
         if end > file.origin and end >= begin:
             chained.append(Piece(file.name, file.origin, end, -1))
         at = end
@@ -170,7 +177,13 @@ def _plan(reader: JournalReader, path: Path, begin: int, start: int, compared: i
         max(lsns, default=0),
         chained,
         min((file.origin for file in files if file.header.version >= NOTING_VERSION), default=NEVER),
+        MissingParts([hole for hole in holes if not _damaged(hole, damage)], links, noted),
     )
+
+
+def _damaged(hole: tuple[int, int], damage: list[Damage]) -> bool:
+    """Return whether a segment in the hole exists, but cannot be read."""
+    return any(hole[0] <= each.lsn < hole[1] and each.file.endswith(".log") for each in damage)
 
 
 def _end(file: JournalFile, following: int | None, *, hold_back: bool) -> tuple[int, bool, Damage | None]:

@@ -105,6 +105,7 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("Branches in doubt", f"{verdict.undecided:,}"),
         ("History", history),
         ("Continuity", _continuity(audit)),
+        ("Deleted parts", deleted(len(plan.missing.holes), audit.deleted, noted=plan.missing.noted)),
         ("Routes", _routes(audit)),
         ("Contents", contents(audit.compared, changed=len(audit.changed))),
         ("Head", str(audit.head or "")),
@@ -139,6 +140,24 @@ def _continuity(audit: Audit) -> str:
     if audit.proved:
         return "proved: each segment continues the one before, and the log the one that the last run saw"
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
+
+
+def deleted(count: int, proved: bool | None, *, noted: bool) -> str:
+    """Return what is known about missing segments, in words.
+
+    Args:
+        count: the number of missing parts of the log.
+        proved: whether the journal has noted that it deleted them; None if nothing is missing.
+        noted: whether it notes what it deletes.
+    """
+    if proved is None:
+        return "none"
+    parts = f"{count:,} part{'s' * (count != 1)} of the log"
+    if proved:
+        return f"proved: the broker has noted that it deleted {parts}"
+    if not noted:
+        return f"not proved: {parts} may have been deleted by a version that did not note it"
+    return f"not proved for all of {parts}: see the violations below, if there are any; otherwise, the next run decides"
 
 
 def contents(found: Compared, *, changed: int) -> str:

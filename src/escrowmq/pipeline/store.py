@@ -101,6 +101,8 @@ class State:
     """The names that exist (`pipeline.names`)."""
     head: list[Any] = field(default_factory=list)
     """The fields of the head of the log (`pipeline.chain`)."""
+    removed: str = ""
+    """The newest record of removed segments, in hexadecimal (`pipeline.removals`)."""
     topology: int = -1
     """The LSN from which the changes of exchanges, queues and bindings are known; -1 if they are not."""
     set_back: list[int] = field(default_factory=list)

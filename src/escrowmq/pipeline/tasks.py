@@ -50,7 +50,7 @@ NAMED: Final = (
     Kind.GROUP_DELETED,
     *(kind for kind in sorted(TOLD) if kind not in (Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED)),
 )
-"""The kinds of records that Scan returns: those of names, link termini and consumer groups."""
+"""The kinds of records about names, link termini and consumer groups, which Scan returns."""
 
 SET_BACK_US: Final = 23 * 3_600_000_000
 """The broker's time goes back only if it was ahead by a day or more."""
@@ -70,8 +70,8 @@ SCAN_SCHEMA: Final = pa.schema(
     ]
 )
 SCAN_DDL: Final = "file string, snapshot long, lsn long, frame long, time long, kind int, number long, payload binary"
-"""A row is a record of NAMED, a summary of a piece, a hand-out, or a queue from which link termini have acquired
-messages, or tells when frames were written.
+"""A row is a record of NAMED, or of removed segments, a summary of a piece, a hand-out, or a queue from which link
+termini have acquired messages, or tells when frames were written.
 
 A summary has kind 0, and either the `number` of records, or damage described by `payload`. A hand-out has kind
 DELIVERED, and says that the queue `number` has been handed out up to below the position `time`. Such a queue has kind
@@ -85,7 +85,7 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Checks every frame of pieces, counts records, and picks out those of NAMED."""
+    """Checks every frame of pieces, counts records, and picks out those of NAMED and of removed segments."""
 
     journal: str
 
@@ -95,7 +95,7 @@ class Scan:
             count, last = 0, 0
             broken: list[Damaged] = []
             for found in _records(self.journal, piece, broken):
-                for i in found.of_kind(*NAMED).tolist():
+                for i in found.of_kind(*NAMED, Kind.REMOVED).tolist():
                     numbers = (int(column[i]) for column in (found.lsn, found.frame, found.time, found.kind))
                     lsn, frame, time, kind = numbers
                     rows.append((piece.file, piece.snapshot, lsn, frame, time, kind, 0, bytes(found.payload(i))))

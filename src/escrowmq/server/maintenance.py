@@ -82,6 +82,8 @@ class Maintenance:
         self._left: dict[int, int] = {}
         self._relocation: Relocation | None = None
         self._wanted = False
+        self._resting = False
+        """Nothing is written after the last snapshot, so dead segments are left to the next start."""
         self._waiting: list[Callable[[str], None]] = []
         self._promised: list[Callable[[str], None]] = []
         self._checked_ms = 0
@@ -106,6 +108,10 @@ class Maintenance:
             case Stage.IDLE:
                 if self._wanted or self._journal.end_lsn - self._base >= self._snapshot_bytes:
                     self._take_snapshot()
+                    return
+                noted = self._journal.removal_lsn
+                if noted is not None and noted <= self._journal.synced_lsn:
+                    self._run_files()
                     return
                 now = self._broker.engine.now
                 if not 0 <= now - self._checked_ms < CHECK_MS:
@@ -191,7 +197,7 @@ class Maintenance:
         return [segment for segment in sparse if now - self._seen[segment.first_lsn][1] >= CALM_MS]
 
     def _run_files(self) -> bool:
-        work = self._journal.housekeeping()
+        work = self._journal.housekeeping(delete=not self._resting)
         if work is None:
             return False
         self.stage = Stage.FILES
@@ -264,6 +270,7 @@ class Maintenance:
     async def rest(self) -> str:
         """Take a last snapshot, after which no work begins. Return the reason of a failure, or an empty text."""
         fault = ""
+        self._resting = True
         if self.stage is Stage.COMPACTION:  # messages that were copied stay at their new address
             self._sparse.clear()
             self._relocation = None

@@ -17,6 +17,8 @@ from escrowmq.core.records.changes import decode_change, encode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.moves import decode_moves
 from escrowmq.core.records.queue_state import decode_returned, encode_returned
+from escrowmq.journal import removals
+from escrowmq.journal.removals import Hole
 from tests.pipeline.mutations.rewriting import Copy, Record, digest_of, items_of, operations_of
 
 Copies = Iterator[Copy]
@@ -82,13 +84,51 @@ def dropped(*kinds: int) -> Plant:
     def plant(copy: Copy, rng: random.Random) -> Copies:
         last = max((snapshot.lsn for snapshot in copy.snapshots), default=0)
         for number, i in _alone(copy, kinds, rng):
-            if copy.frames[number].lsn >= last or (number == 0 and len(copy.frames[0].records) == 1):
-                continue  # no snapshot presupposes it; or the log would begin later, as after a compaction
+            if copy.frames[number].lsn >= last:
+                continue  # no snapshot presupposes it
             changed = copy.twin()
             del changed.frames[number].records[i]
             yield changed
 
     return plant
+
+
+def note_dropped(copy: Copy, rng: random.Random) -> Copies:
+    """A record of removed segments is missing."""
+    for number, i in _alone(copy, (Kind.REMOVED,), rng):
+        changed = copy.twin()
+        del changed.frames[number].records[i]
+        yield changed
+
+
+def other_holes(copy: Copy, rng: random.Random) -> Copies:
+    """The newest record of removed segments lacks a hole, or has a shorter one, or another link."""
+    frame, i = copy.records(Kind.REMOVED)[-1] if copy.records(Kind.REMOVED) else (None, 0)
+    if frame is None:
+        return
+    number = copy.frames.index(frame)
+    holes = removals.decode(frame.records[i].payload)
+    which = rng.randrange(len(holes))
+    hole = holes[which]
+    shorter = hole._replace(end_lsn=hole.end_lsn - 8, link=removals.UNKNOWN)
+    linked = hole._replace(link=hole.link[:11] + bytes((hole.link[11] ^ 1,)))
+    others: list[list[Hole]] = [[], [shorter], [linked]]
+    rng.shuffle(others)
+    for other in others:
+        changed = copy.twin()
+        changed.frames[number].records[i].payload = removals.encode([*holes[:which], *other, *holes[which + 1 :]])
+        yield changed
+
+
+def segment_removed(copy: Copy, rng: random.Random) -> Copies:
+    """A segment is missing that the broker has not deleted."""
+    begins = [number for number, frame in enumerate(copy.frames) if frame.begins_segment]
+    segments = list(pairwise(begins))
+    rng.shuffle(segments)
+    for begin, end in segments:
+        changed = copy.twin()
+        del changed.frames[begin:end]
+        yield changed
 
 
 def doubled(*kinds: int) -> Plant:
@@ -383,6 +423,9 @@ FAULTS: Final[dict[str, Fault]] = {
     "digest dropped": Fault(with_later(dropped(Kind.DIGEST)), (Kind.DIGEST,)),
     "digest moved": Fault(moved(Kind.DIGEST), (Kind.DIGEST,)),
     "digest altered": Fault(other_digest, (Kind.DIGEST,)),
+    "record of removed segments dropped": Fault(note_dropped, (Kind.REMOVED,)),
+    "record of removed segments altered": Fault(other_holes, (Kind.REMOVED,)),
+    "segment removed": Fault(segment_removed, (Kind.REMOVED,)),
 }
 
 SINCE_AN_AUDIT: Final[dict[str, Fault]] = {

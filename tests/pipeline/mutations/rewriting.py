@@ -14,6 +14,7 @@ from escrowmq.core.records.branches import ITEM, PREPARE, PUBLICATION, Item, dec
 from escrowmq.core.records.commits import decode_commit
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.reservations import decode_held
+from escrowmq.journal import removals
 from escrowmq.journal.digests import of_parts
 from escrowmq.journal.format import (
     FRAME_HEADER_SIZE,
@@ -27,6 +28,7 @@ from escrowmq.journal.format import (
     snapshot_name,
 )
 from escrowmq.journal.reader import JournalReader
+from escrowmq.journal.removals import Hole
 from escrowmq.journal.writer import FooterBuilder
 
 _U64 = struct.Struct("<Q")
@@ -61,6 +63,8 @@ class Frame:
     time_us: int
     records: list[Record]
     begins_segment: bool = False
+    link: bytes = bytes(LINK_SIZE)
+    """The link in the header of the segment that it begins."""
 
 
 @dataclass(slots=True)
@@ -100,10 +104,14 @@ class Copy:
         places = _Places(frames)
         begin = 0
         link = bytes(LINK_SIZE)
+        if places.frame(frames[0].lsn):
+            link = frames[0].link
         for i, frame in enumerate(frames):
             if i and (frame.begins_segment or _begins(self.frames, frames[i - 1], frame)):
                 link = self._segment(folder, frames[begin:i], places, link)
                 begin = i
+                if places.frame(frames[i - 1].end) < places.frame(frame.lsn):
+                    link = frame.link  # that of a segment that does not exist any more
         self._segment(folder, frames[begin:], places, link)
         for snapshot in self.snapshots:
             header = FileHeader(TYPE_SNAPSHOT, self.journal_id, places.frame(snapshot.lsn), snapshot.created_us)
@@ -127,7 +135,7 @@ def read(folder: Path) -> Copy:
         file = reader.file(name)
         for nth, frame in enumerate(file.walk(end=file.footer.end_lsn if file.footer else None)):
             records = [Record(kind, bytes(payload), lsn) for lsn, kind, payload in frame.records()]
-            frames.append(Frame(frame.lsn, frame.end_lsn, frame.time_us, records, nth == 0))
+            frames.append(Frame(frame.lsn, frame.end_lsn, frame.time_us, records, nth == 0, file.header.link))
         journal_id = file.header.journal_id
     snapshots = []
     for name in reader.names(TYPE_SNAPSHOT):
@@ -188,7 +196,7 @@ def _begins(every: list[Frame], before: Frame, frame: Frame) -> bool:
 
 def _twin(frame: Frame) -> Frame:
     records = [Record(each.kind, each.payload, each.lsn, list(each.shifts)) for each in frame.records]
-    return Frame(frame.lsn, frame.end, frame.time_us, records, frame.begins_segment)
+    return Frame(frame.lsn, frame.end, frame.time_us, records, frame.begins_segment, frame.link)
 
 
 def _file(header: FileHeader, frames: list[Frame], places: _Places) -> tuple[bytes, bytes]:
@@ -223,6 +231,9 @@ def _moved(record: Record, places: _Places) -> bytes:
     if record.kind == Kind.DIGEST and len(record.payload) >= _U64.size:
         (lsn,) = _U64.unpack_from(record.payload)
         return _U64.pack(places.frame(lsn)) + record.payload[_U64.size :]
+    if record.kind == Kind.REMOVED and record.lsn >= 0:
+        holes = removals.decode(record.payload)
+        return removals.encode([Hole(places.frame(first), places.frame(end), link) for first, end, link in holes])
     at = list(addresses(record.kind, record.payload))
     if not at:
         return record.payload

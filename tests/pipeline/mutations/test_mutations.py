@@ -15,7 +15,7 @@ from escrowmq.pipeline.planning import plan
 from tests.pipeline.direct import audited, head_of
 from tests.pipeline.mutations.faults import FAULTS, ONLY_SINCE_AN_AUDIT, SINCE_AN_AUDIT
 from tests.pipeline.mutations.rewriting import Copy, read
-from tests.pipeline.mutations.sources import SOURCES
+from tests.pipeline.mutations.sources import INCOMPLETE, SOURCES
 
 PLACES = 1
 """The number of places in each journal in which a fault is planted."""
@@ -47,8 +47,10 @@ def heads(journals: Mapping[str, Copy], tmp_path_factory: pytest.TempPathFactory
 
 
 def _planted(journals: Mapping[str, Copy], fault: str, places: int) -> Iterator[tuple[str, Copy]]:
-    plant = (FAULTS | SINCE_AN_AUDIT)[fault].plant
+    plant, kinds = (FAULTS | SINCE_AN_AUDIT)[fault]
     for name, journal in journals.items():
+        if name in INCOMPLETE and Kind.REMOVED not in kinds:
+            continue
         for changed in islice(plant(journal, random.Random(fault)), places):
             yield name, changed
 

@@ -191,8 +191,11 @@ class Site:
     def tidy(self) -> None:
         """Delete segments without living messages."""
         self.sync()
-        while (work := self.journal.housekeeping()) is not None:
-            work()
+        while (work := self.journal.housekeeping()) is not None or self.journal.removal_lsn is not None:
+            if work is None:
+                self.sync()
+            else:
+                work()
 
     # -- what clients do
 

@@ -62,8 +62,14 @@ def fill(journal: Journal, count: int, size: int = 300) -> list[int]:
 
 def tidy(journal: Journal) -> None:
     """Run all housekeeping that is due."""
-    while (work := journal.housekeeping()) is not None:
-        work()
+    while True:
+        work = journal.housekeeping()
+        if work is not None:
+            work()
+        elif journal.removal_lsn is not None:
+            flush(journal)
+        else:
+            return
 
 
 def snapshot(journal: Journal, *records: tuple[int, bytes]) -> None:

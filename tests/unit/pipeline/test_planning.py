@@ -16,7 +16,7 @@ def test_a_snapshot_after_the_last_frame_read_replaces_missing_segments(tmp_path
     with Scribe(tmp_path, segment_bytes=4096) as scribe:
         scribe.queue(1, "q")
         for position in range(1, 401, 20):
-            scribe.publish(1, position, 20)
+            scribe.journal.retain(scribe.publish(1, position, 20), 20)
             scribe.frame()
         scribe.publish(1, 401)
         lsn = scribe.snapshot({})

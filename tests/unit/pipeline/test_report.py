@@ -49,3 +49,10 @@ def test_contents_of_versions_without_digests_are_not_proved() -> None:
 
 def test_changed_contents_are_said_to_be() -> None:
     assert report.contents(Compared(9, 0, 0x40), changed=2).startswith("changed: 2 of 9 frames differ")
+
+
+def test_deleted_parts_are_proved_only_by_notes() -> None:
+    assert report.deleted(0, None, noted=True) == "none"
+    assert report.deleted(1, True, noted=True) == "proved: the broker has noted that it deleted 1 part of the log"
+    assert report.deleted(2, False, noted=False).startswith("not proved: 2 parts of the log may have been deleted by")
+    assert report.deleted(2, False, noted=True).startswith("not proved for all of 2 parts of the log")

@@ -300,3 +300,25 @@ def test_the_last_snapshot_leaves_nothing_to_replay() -> None:
         assert scene.restarted_ready() == 200
 
     on_loop(test)
+
+
+def test_segments_that_die_with_the_last_snapshot_are_deleted_after_the_next_start() -> None:
+    """A record about them after the last snapshot would have to be replayed."""
+
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(4000)
+        await scene.consume(4000)
+        segments = len(scene.names(".log"))
+        assert await scene.maintenance.rest() == ""
+        assert scene.bench.journal.snapshot_lsn == scene.bench.journal.end_lsn
+        assert len(scene.names(".log")) == segments
+        await scene.close()
+        again = Scene(scene.bench.storage)
+        assert again.bench.journal.recovery.log_records == 0
+        await again.later(CHECK_MS)
+        await until(lambda: len(again.names(".log")) <= 2)
+        await again.close()
+        assert again.restarted_ready() == 0
+
+    on_loop(test)

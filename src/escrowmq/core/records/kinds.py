@@ -72,6 +72,7 @@ class Kind(IntEnum):
     POLICIES_APPLIED = 61
     PARAMETER_SET = 62
     PARAMETER_DELETED = 63
+    REMOVED = 64
 
 
 RECORD_BYTES: Final = 1 << 30

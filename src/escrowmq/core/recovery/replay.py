@@ -122,7 +122,7 @@ class Recovery:
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(lsn, payload)
-        elif kind in (Kind.PAGE, Kind.DELIVERIES, Kind.OPERATED, Kind.DIGEST):
+        elif kind in (Kind.PAGE, Kind.DELIVERIES, Kind.OPERATED, Kind.DIGEST, Kind.REMOVED):
             return
         elif kind in Kind._value2member_map_:
             self._broker.directory.restore(Kind(kind), decode_change(payload))
