@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -297,3 +298,33 @@ def test_policies_limit_the_queues_of_clients_also_after_a_restart(tmp_path: Pat
         ):
             assert reason in command(broker, "policy", "set", "p", "", definition, code=2)
         assert "not recognised policy settings" in command(broker, "policy", "set", "p", "", '{"x": 1}', code=1)
+
+
+def test_events_are_followed_over_a_restart_of_the_broker(tmp_path: Path) -> None:
+    def told(name: str) -> dict[str, Any]:
+        """Return the next event of that name."""
+        assert following.stdout is not None
+        while (event := json.loads(following.stdout.readline()))["event"] != name:
+            pass
+        return dict(event)
+
+    with running_broker(tmp_path) as broker:
+        connect(broker).close()
+        command = [sys.executable, "-m", "escrowmq", "events", "--json", "--data-dir", str(broker.data_dir)]
+        arguments = ["--kind", "connections,queue_declared", "--from", "0:00000000:0"]
+        with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+            try:
+                assert told("restarted")["fields"] == {}
+                opened = told("CONNECTION_OPENED")["fields"]
+                assert (opened["user"], opened["vhost"]) == ("guest", "/")
+                assert told("CONNECTION_CLOSED")["fields"]["peer"] == opened["peer"]
+                broker.terminate()
+                assert following.stderr is not None
+                assert b"the broker does not answer; waiting" in following.stderr.readline()
+                broker.start()
+                connect(broker).channel().queue_declare("after", durable=True)
+                told("restarted")
+                assert told("QUEUE_DECLARED")["fields"]["name"] == "after"
+            finally:
+                following.send_signal(signal.SIGINT)
+            assert following.wait(30) == 130

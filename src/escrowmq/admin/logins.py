@@ -32,10 +32,12 @@ class LoginAdmin:
         return {"user": found.name, "tags": list(found.tags), "reason": ""}
 
     async def log_in_by_token(self, address: str, token: str, port: int = 0) -> Row:
-        """Check a token in the same way. Return its user, which the list of users need not have, with tags and scopes.
-        The scopes are to be given as `scopes` with each operation that the user asks for.
+        """Check a token in the same way. Return its user, which the list of users need not have, with tags, scopes and
+        the time at which it expires, in milliseconds since the epoch. The scopes are to be given as `scopes` with each
+        operation that the user asks for.
         """
         found = await self._process.log_in_by_token(address, port, token)
         if not isinstance(found, Grant):
-            return {"user": None, "tags": [], "scopes": [], "reason": found}
-        return {"user": found.user, "tags": list(found.tags), "scopes": list(found.scopes), "reason": ""}
+            return {"user": None, "tags": [], "scopes": [], "expires_ms": 0, "reason": found}
+        scopes, expires_ms = list(found.scopes), found.expires_ms
+        return {"user": found.user, "tags": list(found.tags), "scopes": scopes, "expires_ms": expires_ms, "reason": ""}

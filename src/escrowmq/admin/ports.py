@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+
+if TYPE_CHECKING:
+    from escrowmq.admin.events import LiveEvents
 
 T = TypeVar("T")
 
@@ -77,6 +80,11 @@ class BrokerProcess(Protocol):
     @property
     def connections(self) -> Collection[OpenConnection]:
         """Open connections, oldest first."""
+        ...
+
+    @property
+    def live_events(self) -> LiveEvents:
+        """What has happened and left no record in the journal."""
         ...
 
     @property

@@ -14,6 +14,7 @@ from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
 from escrowmq.admin.declarations import DeclarationAdmin
 from escrowmq.admin.definitions import DefinitionAdmin
+from escrowmq.admin.events import EventAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
 from escrowmq.admin.journal import JournalAdmin
@@ -58,6 +59,7 @@ class AdminService:
             PermissionAdmin(process, connections, pieces),
             PolicyAdmin(process, pieces),
             JournalAdmin(process),
+            EventAdmin(process),
             LoginAdmin(process),
             TopologyAdmin(process, pieces),
             DeclarationAdmin(process, authority, pieces),

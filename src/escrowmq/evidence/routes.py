@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -11,11 +12,12 @@ from starlette.responses import Response, StreamingResponse
 
 from escrowmq.admin.http.app import MoreRoutes
 from escrowmq.admin.http.listing import BadQuery
-from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised
+from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator
 from escrowmq.admin.http.management import ADMINISTRATORS, MANAGEMENT, MONITORS, NothingThere, Reading, ReadRoute
 from escrowmq.admin.http.writing import ChangeAnswer, WriteRoute, Writing
-from escrowmq.evidence import events, log
+from escrowmq.evidence import events, feed, log
 from escrowmq.evidence.commands import CommandRefused
+from escrowmq.evidence.feed import Feed
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.lives import (
     LIVES,
@@ -113,13 +115,13 @@ class FileRoutes:
         }
 
     async def events(self, reading: Reading) -> Response:
-        """Answer with records as they are written, as server-sent events. Raises HTTPException for too many streams."""
+        """Answer with what happens, as server-sent events. Raises HTTPException for too many streams."""
         seen = reading.headers.get("last-event-id", "") or reading.query.get("from", "")
-        after = log.lsn_of(seen) if seen else None
-        kinds = log.kinds_of(reading.query.get("kind", "")) or events.CHANGES
+        place = feed.place_of(seen) if seen else None
+        kinds = feed.kinds_of(reading.query.get("kind", ""))
         if self._listeners >= MOST_LISTENERS:
             raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
-        told = events.stream(self._files.data_dir, reading.ask, after, kinds)
+        told = events.stream(Feed(self._files.data_dir, reading.ask, place, kinds), stream_seconds(reading.operator))
         return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
 
     async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -163,6 +165,13 @@ class FileRoutes:
 def file_routes(files: BrokerFiles) -> MoreRoutes:
     """Return the routes that come from `files`."""
     return FileRoutes(files).routes()
+
+
+def stream_seconds(operator: Operator) -> float:
+    """Return for how long a stream may last: a token must not have expired before its end."""
+    if operator.grant is None or not operator.grant.expires_ms:
+        return events.LONGEST
+    return min(events.LONGEST, max(operator.grant.expires_ms / 1000 - time.time(), 0.0))
 
 
 def _count(text: str) -> int:

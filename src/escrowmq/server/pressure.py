@@ -6,6 +6,7 @@ import logging
 from functools import partial
 from typing import Final
 
+from escrowmq.admin.events import ALARM_CLEARED, ALARM_RAISED, LiveEvents
 from escrowmq.core.broker import Broker
 from escrowmq.server.connection import ClientConnection, Pause
 from escrowmq.server.intake import Intake
@@ -28,11 +29,12 @@ _log = logging.getLogger("escrowmq.server")
 class Pressure:
     """Keeps a list of the endpoints that publish, and blocks them."""
 
-    def __init__(self, turns: Turns, intake: Intake, alarms: Alarms) -> None:
+    def __init__(self, turns: Turns, intake: Intake, alarms: Alarms, live_events: LiveEvents) -> None:
         self._turns = turns
         self._broker: Broker = turns.broker
         self._intake = intake
         self._alarms = alarms
+        self._live_events = live_events
         self._publishers: dict[Endpoint, ClientConnection] = {}
         self.blocked = 0
         """Connections whose publishers are blocked by an alarm."""
@@ -93,6 +95,9 @@ class Pressure:
             self._broker.engine.keep_less(on=alarms.pressing)
         if not changed:
             return
+        for name, before, now in (("memory", memory, alarms.memory), ("disk", disk, alarms.disk)):
+            if before != now:
+                self._live_events.note(ALARM_RAISED if now else ALARM_CLEARED, alarm=name)
         if alarms.memory != memory:
             _log.warning(
                 "memory alarm %s: %d bytes resident, the limit is %d",

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from escrowmq import __version__
 from escrowmq.admin.action import record_action
+from escrowmq.admin.events import LiveEvents
 from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
@@ -67,6 +68,11 @@ class ServerProcess:
     def connections(self) -> Collection[OpenConnection]:
         """See `BrokerProcess.connections`."""
         return self._runtime.connections
+
+    @property
+    def live_events(self) -> LiveEvents:
+        """See `BrokerProcess.live_events`."""
+        return self._runtime.live_events
 
     @property
     def synced_lsn(self) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
+from escrowmq.admin.events import CONNECTION_CLOSED, CONNECTION_OPENED, QUEUE_AVAILABLE, QUEUE_UNAVAILABLE, LiveEvents
 from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
 from escrowmq.core.access.permissions import DefaultLimits
 from escrowmq.core.branches.branch import Limits
@@ -76,16 +77,6 @@ def user_limits(limits: LimitsSection) -> UserLimits:
     return UserLimits(limits.branches_per_user, limits.prepared_branches_per_user, limits.applications_per_user)
 
 
-def log_availability(queue: Queue, reason: str) -> None:
-    """Log that a queue has become unavailable for `reason`, or is available again if `reason` is empty."""
-    names = queue.name, queue.vhost
-    about = {"fields": {"queue": queue.name, "vhost": queue.vhost, "reason": reason or None}}
-    if reason:
-        _log.error("queue '%s' in vhost '%s' is unavailable and keeps its messages: %s", *names, reason, extra=about)
-    else:
-        _log.warning("queue '%s' in vhost '%s' is available again", *names, extra=about)
-
-
 def default_limits(limits: LimitsSection) -> DefaultLimits:
     """Return the configured limits of users and virtual hosts that have none of their own."""
     return DefaultLimits(
@@ -122,6 +113,7 @@ class Runtime:
         self.websocket_origins = websocket_origins
         self.turns = turns
         self.broker: Broker = turns.broker
+        self.live_events = LiveEvents(lambda: self.broker.engine.now)
         self.broker.coordinator.limit(user_limits(limits))
         self.broker.termini.limits = terminus_limits(limits)
         self.broker.access.defaults = default_limits(limits)
@@ -151,14 +143,14 @@ class Runtime:
         self._authenticator = authenticator
         self._admission = Admission(limits)
         self._relief = Relief(turns.broker, alarms.memory_limit, int(grace_seconds * 1000))
-        self._pressure = Pressure(turns, self.intake, alarms)
+        self._pressure = Pressure(turns, self.intake, alarms, self.live_events)
         self._by_endpoint: dict[Endpoint, ClientConnection] = {}
         self._faults = Faults()
         self._common: dict[type, Any] = {}
-        self.broker.engine.unavailable.changed = log_availability
+        self.broker.engine.unavailable.changed = self._availability_changed
         Parkings(self.broker)
         for queue, reason in self.broker.engine.unavailable.reasons.items():  # found at the start
-            log_availability(queue, reason)
+            self._availability_changed(queue, reason)
 
     # -- called by endpoints (wire.endpoint.Host)
 
@@ -201,6 +193,8 @@ class Runtime:
         connection = self._by_endpoint[endpoint]
         connection.user, connection.vhost, connection.admitted = user, vhost, True
         self._admission.log_in(connection)
+        whose = {"peer": connection.address, "user": user, "vhost": vhost}
+        self.live_events.note(CONNECTION_OPENED, **whose, client=endpoint.label, tls=connection.peer.tls)
 
     def stir(self, endpoint: Endpoint) -> None:
         """See `Host.stir`."""
@@ -318,8 +312,24 @@ class Runtime:
             cause = f": {error}" if error else ""
             fields = {"peer": connection.peer, "user": connection.user, "seconds": seconds, "reason": error}
             _log.info("closed %s after %.1f s%s", endpoint.label, seconds, cause, extra={"fields": fields})
+        if connection.admitted:
+            whose = {"peer": connection.address, "user": connection.user, "vhost": connection.vhost}
+            age_ms = self.broker.engine.now - connection.opened_ms
+            self.live_events.note(CONNECTION_CLOSED, **whose, seconds=age_ms // 1000, reason=str(error or ""))
         if not self.connections:
             self.all_closed.set()
+
+    def _availability_changed(self, queue: Queue, reason: str) -> None:
+        """Report that a queue has become unavailable for `reason`, or is available again if `reason` is empty."""
+        names = queue.name, queue.vhost
+        about = {"fields": {"queue": queue.name, "vhost": queue.vhost, "reason": reason or None}}
+        if reason:
+            text = "queue '%s' in vhost '%s' is unavailable and keeps its messages: %s"
+            _log.error(text, *names, reason, extra=about)
+        else:
+            _log.warning("queue '%s' in vhost '%s' is available again", *names, extra=about)
+        name = QUEUE_UNAVAILABLE if reason else QUEUE_AVAILABLE
+        self.live_events.note(name, queue=queue.name, vhost=queue.vhost, reason=reason)
 
     # -- the end
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from escrowmq.admin.action import record_action
+from escrowmq.admin.events import LiveEvents
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.access.grant import Grant
@@ -74,6 +75,7 @@ class FakeProcess:
         self.failure = ""
         self.compacted: list[bool] = []
         self.turns = 0
+        self.live_events = LiveEvents(lambda: self.broker.engine.now)
 
     @property
     def synced_lsn(self) -> int:

@@ -25,10 +25,10 @@ def test_a_login_by_a_token_returns_tags_and_scopes_of_a_user_that_need_not_be_l
     operations = AdminService(FakeProcess(pair()[0])).operations
     found = perform(operations, "token.login", address="::1", token="alice:tag:monitoring read:*/*")
     scopes = ["tag:monitoring", "read:*/*"]
-    assert found == {"user": "alice", "tags": ["monitoring"], "scopes": scopes, "reason": ""}
+    assert found == {"user": "alice", "tags": ["monitoring"], "scopes": scopes, "expires_ms": 0, "reason": ""}
 
 
 def test_a_refused_token_returns_the_reason() -> None:
     operations = AdminService(FakeProcess(pair()[0])).operations
     found = perform(operations, "token.login", address="10.0.0.1", port=5, token=":")
-    assert found == {"user": None, "tags": [], "scopes": [], "reason": "refused from 10.0.0.1:5"}
+    assert found == {"user": None, "tags": [], "scopes": [], "expires_ms": 0, "reason": "refused from 10.0.0.1:5"}

@@ -1,127 +1,69 @@
-"""Events are the records of the journal, each once, also for listeners that come again."""
+"""Events are sent as a stream that ends in time, is never silent for long, and is for those who may see the journal."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Collection
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from escrowmq.admin.http.broker import BrokerUnavailable
-from escrowmq.core.records.changes import encode_change
-from escrowmq.core.records.kinds import Kind
-from escrowmq.evidence import events, log
+from escrowmq.admin.http.logins import Operator
+from escrowmq.core.access.grant import Grant
+from escrowmq.evidence import events, feed
+from escrowmq.evidence.feed import EVERYTHING, Feed, FeedPlace
+from escrowmq.evidence.routes import stream_seconds
 from tests.unit.evidence.sites import FileSite
+from tests.unit.evidence.test_feed import Ends, end_of
 from tests.unit.evidence.test_log import damaged, journal_with
-from tests.unit.inspection.journals import Writer
 
-EVENT = re.compile(r"(?:id: (\d+)\n)?event: (\w+)\ndata: (.*)\n\n")
+EVENT = re.compile(r"(?:id: ([0-9a-f:]+)\n)?event: (\w+)\ndata: (.*)\n\n")
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "PERIOD", 0.0)
+    monkeypatch.setattr(feed, "PERIOD", 0.0)
 
 
-class Ends:
-    """Answers where the log is on disk, with each of `ends` in turn. Then the broker is gone."""
-
-    def __init__(self, *ends: int) -> None:
-        self.ends = list(ends)
-
-    async def __call__(self, operation: str) -> int:
-        assert operation == "journal.synced"
-        if not self.ends:
-            raise BrokerUnavailable("gone")
-        return self.ends.pop(0)
-
-
-def told(
-    folder: Path, ask: Any, after: int | None = 0, kinds: Collection[int] = events.CHANGES
-) -> list[tuple[str, str, Any]]:
-    """Return id, name and fields of all events until the stream ends."""
+def sent(folder: Path, ask: Any, seconds: float = events.LONGEST) -> str:
+    """Return the whole stream of what happens after the beginning of the log."""
 
     async def collect() -> bytes:
-        return b"".join([part async for part in events.stream(folder, ask, after, kinds)])
+        listening = Feed(folder, ask, FeedPlace(0), EVERYTHING)
+        return b"".join([part async for part in events.stream(listening, seconds)])
 
-    return [(ident, name, json.loads(data)) for ident, name, data in EVENT.findall(asyncio.run(collect()).decode())]
-
-
-def end_of(folder: Path) -> int:
-    return log.after(folder, 0, most=10_000).lines[-1].lsn + (1 << 20)
+    return asyncio.run(collect()).decode()
 
 
-def declare(writer: Writer, name: str) -> None:
-    writer.sync((Kind.QUEUE_DECLARED, [encode_change(vhost="/", id=1, name=name, auto_delete=False, arguments={})]))
+def test_an_event_has_its_identity_its_name_and_its_fields(tmp_path: Path) -> None:
+    folder, broker = journal_with(tmp_path, 1), Ends()
+    broker.ends = [end_of(folder)] * 2
+    ((ident, name, data),) = EVENT.findall(sent(folder, broker))
+    fields = json.loads(data)
+    assert (name, fields["name"], ident) == ("QUEUE_DECLARED", "q0", f"{fields['lsn']}:{broker.live.start}:0")
+    assert fields["time_us"] > 0
 
 
-def test_every_record_of_the_kinds_is_one_event_whatever_the_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "PIECE", 3)
-    folder = journal_with(tmp_path, 10)
-    end = end_of(folder)
-    found = told(folder, Ends(*[end] * 20))
-    assert [(name, fields["name"]) for _, name, fields in found] == [("QUEUE_DECLARED", f"q{i}") for i in range(10)]
-    assert [int(ident) for ident, _, _ in found] == [
-        line.lsn for line in log.after(folder, 0, {Kind.QUEUE_DECLARED}).lines
-    ]
-
-
-def test_a_listener_that_comes_again_gets_what_follows_its_last_event(tmp_path: Path) -> None:
-    folder = journal_with(tmp_path, 10)
-    end, kinds = end_of(folder), {Kind.QUEUE_DECLARED, Kind.PUBLISH}
-    whole = told(folder, Ends(end, end), kinds=kinds)
-    assert len(whole) == 20
-    for i, (ident, _, _) in enumerate(whole):
-        assert told(folder, Ends(end, end), int(ident), kinds) == whole[i + 1 :]
-
-
-def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path) -> None:
-    folder = journal_with(tmp_path, 4)
-    lines = log.after(folder, 0).lines
-    assert told(folder, Ends(*[lines[5].lsn] * 3)) == told(folder, Ends(*[end_of(folder)] * 3))[:2]
-
-
-def test_a_stream_begins_with_what_happens_after_it_was_asked_for(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    declare(writer, "before")
-    ends = Ends(writer.journal.synced_lsn)
-    declare(writer, "after")
-    ends.ends.append(writer.journal.synced_lsn)
-    assert [fields["name"] for _, _, fields in told(tmp_path, ends, None)] == ["after"]
-    writer.journal.close()
-
-
-def test_a_part_of_the_log_that_is_gone_or_damaged_is_an_event(tmp_path: Path) -> None:
-    folder = journal_with(tmp_path / "gone", 10)
-    first, second = sorted(folder.glob("*.log"))[:2]
-    first.unlink()
-    found = told(folder, Ends(*[end_of(folder)] * 3), 200)
-    assert found[0] == ("", "gone", {"from": 200, "to": int(second.stem, 16)})
-    assert found[-1][2]["name"] == "q9"
-    folder = damaged(journal_with(tmp_path / "damaged", 10))
-    name = told(folder, Ends(*[end_of(folder)] * 9))[-1][1]
-    assert name == "damage"
+def test_damage_is_the_last_event(tmp_path: Path) -> None:
+    folder = damaged(journal_with(tmp_path, 10))
+    assert EVENT.findall(sent(folder, Ends(*[end_of(folder)] * 9)))[-1][1] == "damage"
 
 
 def test_silence_is_broken_by_comments_and_a_stream_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = journal_with(tmp_path, 1)
     monkeypatch.setattr(events, "HEARTBEAT", 0.0)
-    monkeypatch.setattr(events, "LONGEST", 0.05)
+    parts = sent(journal_with(tmp_path, 1), Ends(*[0] * 1_000_000), 0.05).split("\n\n")
+    assert set(parts) == {"retry: 2000", ": nothing new", ""}
 
-    async def collect() -> list[bytes]:
-        async def ask(_: str) -> int:
-            return 0
 
-        return [part async for part in events.stream(folder, ask, 0, events.CHANGES)]
-
-    parts = asyncio.run(collect())
-    assert set(parts) == {b"retry: 2000\n\n", b": nothing new\n\n"}
+def test_a_stream_does_not_outlive_the_token_that_opened_it() -> None:
+    soon, late = ((time.time() + more) * 1000 for more in (20, 20_000))
+    assert stream_seconds(Operator("u", ())) == events.LONGEST
+    assert 10 < stream_seconds(Operator("u", (), Grant("u", (), int(soon)))) <= 20
+    assert stream_seconds(Operator("u", (), Grant("u", (), int(late)))) == events.LONGEST
+    assert stream_seconds(Operator("u", (), Grant("u", (), 1))) == 0
 
 
 @pytest.mark.parametrize("query", ["?kind=nonsense", "?from=x"])

@@ -192,9 +192,10 @@ def test_nothing_is_left_of_sockets_that_were_reset_without_the_collector(caplog
         for _ in range(300):
             await once()
         left = len(gc.get_objects()) - before
+        told = len(scene.runtime.live_events.after(0))  # a bounded number of them is kept
         server.close()
         await scene.bench.close()
-        assert left < 150
+        assert left - told < 150
 
     gc.collect()
     gc.disable()

@@ -42,7 +42,7 @@ async def login_of(request: Request, broker: AskedBroker) -> Operator:
         found = await broker.ask("token.login", address=host, port=port, token=_token(header))
         if found["user"] is None:
             raise NotAuthorised("Login failed")
-        return Operator(found["user"], tuple(found["tags"]), Grant(found["user"], found["scopes"]))
+        return Operator(found["user"], tuple(found["tags"]), Grant(found["user"], found["scopes"], found["expires_ms"]))
     user, password = _credentials(header)
     found = await broker.ask("user.login", address=host, port=port, user=user, password=password)
     if found["user"] is None:
