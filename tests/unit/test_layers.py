@@ -14,6 +14,8 @@ from tests.unit.sources import Module, imports, modules
 ALLOWED: dict[str, tuple[str, ...]] = {
     "core": (),
     "journal": ("core.records",),
+    # Who leads, and which frames count, on a log that many nodes share.
+    "replica": ("journal.errors", "journal.format"),
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
@@ -129,7 +131,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
 }
 
-PURE = ("core", "wire")
+PURE = ("core", "wire", "replica")
 SHARED = ("wire.http2", "wire.scram", "wire.selectors")  # folders of wire that are no protocols
 # Code that imports one of these cannot run in a simulator with a seed. It takes time, randomness and bytes as
 # arguments.

@@ -1,0 +1,35 @@
+"""The errors of replication. Their texts are for the operator."""
+
+from __future__ import annotations
+
+
+class ReplicaError(Exception):
+    """The base of all errors of this package."""
+
+
+class EntryDamaged(ReplicaError):  # noqa: N818 - named after the event
+    """An entry of the replicated log is not intact, or not of this program."""
+
+
+class AppendUnknown(ReplicaError):  # noqa: N818 - named after the event
+    """The log has not answered an append. It may have stored all of the entries, some or none, and may do so later."""
+
+
+class Deposed(ReplicaError):  # noqa: N818 - named after the event
+    """Another node leads. Nothing that this node appends counts any more."""
+
+    def __init__(self, epoch: int, leader: str) -> None:
+        super().__init__(f"{leader} leads now, since epoch {epoch}")
+        self.epoch = epoch
+        self.leader = leader
+
+
+class EntriesLost(ReplicaError):  # noqa: N818 - named after the event
+    """The log does not have entries that it had acknowledged or delivered.
+
+    `position` is the first one that is missing.
+    """
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"the replicated log has lost entries from position {position} on: {why}")
+        self.position = position

@@ -1,0 +1,42 @@
+"""The port to a replicated log: append, read, and where it begins and ends. Each engine has an adapter for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class StoredEntry(NamedTuple):
+    """An entry of the log. Positions of entries that follow each other differ by one."""
+
+    position: int
+    data: bytes
+
+
+class ReplicatedLog(Protocol):
+    """A log that many nodes append to and read. All calls block, so they belong to a thread of their own.
+
+    Every method raises OSError if the log cannot be reached within its deadline.
+    """
+
+    def append(self, entries: Sequence[bytes]) -> list[int]:
+        """Append entries in order, and wait until a quorum has them. Return the position of each.
+
+        Entries of other nodes may be between them.
+
+        Raises:
+            AppendUnknown: There was no answer within the deadline.
+        """
+        ...
+
+    def read(self, position: int, most: int) -> list[StoredEntry]:
+        """Return at most `most` entries that a quorum has, in order, from `position` on; none at the end of the log."""
+        ...
+
+    def begin(self) -> int:
+        """Return the position of the oldest entry."""
+        ...
+
+    def end(self) -> int:
+        """Return the position behind the newest entry that a quorum has."""
+        ...
