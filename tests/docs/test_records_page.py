@@ -46,6 +46,8 @@ from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.termini.terminus import Durability, LinkRole, TerminusKey, TerminusSettings
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal import digests, removals
+from escrowmq.wire.amqp010.codec.spec import MessageProperties
+from escrowmq.wire.amqp010.content import TransferContent
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
@@ -121,6 +123,7 @@ EXAMPLES = {
     "decide": b"".join(branch_records.encode_decide("app", 9, [6], [(5, [])])[0]),
     "packed": pack(Properties(message_id="m1").encode(), b"a"),
     "keyed": join(b"k.1", pack(Properties(message_id="m1").encode(), b"a")),
+    "transfer": TransferContent(MessageProperties(content_type="t").write(), b"a", timestamp=5).pack(),
     "block": BLOCK,
     "publish": PUBLISH,
     "settle": SETTLE,

@@ -20,6 +20,9 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.reservations.reading import Batch, Shared
 from escrowmq.spark.columns import Columns
 from escrowmq.spark.schema import PROPERTIES, SOURCE
+from escrowmq.wire.amqp010.codec.spec import MessageProperties
+from escrowmq.wire.amqp010.content import PROTOCOL as TRANSFERS
+from escrowmq.wire.amqp010.content import TransferContent
 from escrowmq.wire.amqp091 import bulk, table
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
@@ -116,8 +119,23 @@ rocketmq = st.builds(
     st.integers(0, 2**40),
 )
 rocketmq_messages = st.tuples(st.just(Envelope("t", "tag", protocol=ROCKETMQ, durable=True)), damaged(rocketmq))
+transfers = st.builds(
+    lambda own, kind, body, time: TransferContent(
+        MessageProperties(application_headers=own, content_type=kind).write(), body, time
+    ).pack(),
+    st.dictionaries(short, st.none() | st.booleans() | st.text(max_size=5) | st.integers(0, 9), max_size=3).map(
+        lambda own: {name: value for name, value in own.items() if len(name.encode()) <= 255}
+    ),
+    st.none() | st.text(max_size=9),
+    st.binary(max_size=9),
+    st.none() | st.integers(0, 2**64 - 1),
+)
+transfer_messages = st.tuples(
+    st.just(Envelope("x", "k", protocol=TRANSFERS, durable=True, priority=4)), damaged(transfers)
+)
 messages = st.lists(
-    plain_messages | packed_messages | keyed_messages | section_messages | rocketmq_messages, max_size=8
+    plain_messages | packed_messages | keyed_messages | section_messages | transfer_messages | rocketmq_messages,
+    max_size=8,
 ) | st.lists(keyed_messages, max_size=8)
 
 

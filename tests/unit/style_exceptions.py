@@ -95,7 +95,7 @@ SHARED_CLASS_NAMES: Final[dict[str, Shared]] = {
     "Tally": Shared("core demo", _LOCAL),
     "Target": Shared("core perf wire", _SPECIFIED),
     "Terminus": Shared("amqp10 core", "the client's and the broker's end of a link"),
-    "Timestamp": Shared("core wire wire", "the journal's form of a time, and those of two protocols"),
+    "Timestamp": Shared("core wire wire wire", "the journal's form of a time, and those of three protocols"),
     "UsageError": Shared("amqp10 xa", "the incorrect use of two libraries"),
     "Verdict": Shared("pipeline wire", _LOCAL),
     "Watch": Shared("core pipeline", _LOCAL),

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.wire.amqp010.codec.errors import CodecError as TransferFault
+from escrowmq.wire.amqp010.content import PROTOCOL as TRANSFERS
+from escrowmq.wire.amqp010.formats import TransferFormat
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.formats import KeyedFormat, PackedFormat, PlainFormat
 from escrowmq.wire.amqp091.keyed import KEYED
@@ -28,6 +31,7 @@ FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
         PACKED: PackedFormat(),
         KEYED: KeyedFormat(),
         SECTIONS: SectionsFormat(),
+        TRANSFERS: TransferFormat(),
         ROCKETMQ: RocketMQFormat(),
     }
 )
@@ -35,7 +39,7 @@ FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
 exchanges before any client connects.
 """
 
-MALFORMED: Final = (SyntaxFault, CodecError, ValueError, LookupError, struct.error)
+MALFORMED: Final = (SyntaxFault, CodecError, TransferFault, ValueError, LookupError, struct.error)
 """What a format raises for content that no endpoint has stored, such as that of a changed journal."""
 
 _KEPT_BYTES: Final = 8 * 1024 * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.wire.amqp010.content import PROTOCOL as TRANSFERS
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL
@@ -12,7 +13,7 @@ from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
 
 
 def test_every_form_that_a_protocol_stores_has_a_reader() -> None:
-    assert set(FORMATS) == {PROTOCOL, PACKED, KEYED, SECTIONS, ROCKETMQ}
+    assert set(FORMATS) == {PROTOCOL, PACKED, KEYED, SECTIONS, TRANSFERS, ROCKETMQ}
 
 
 def test_a_message_is_translated_once() -> None:
