@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
     from escrowmq.core.conditions import BrokerError
     from escrowmq.core.counters import Traffic
+    from escrowmq.core.ports import ReceiverOrigin
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.queue import Session as Owner
     from escrowmq.core.topology.vhost import VirtualHost
+    from escrowmq.wire.amqp010.codec.spec import ErrorCode
     from escrowmq.wire.amqp010.codec.structs import Command, Struct
     from escrowmq.wire.endpoint import EndpointLimits, Host
     from escrowmq.wire.flow import OutputFlow
@@ -126,6 +128,11 @@ class SessionPort(Protocol):
         ...
 
     @property
+    def origin(self) -> ReceiverOrigin:
+        """Where the session is, for lists."""
+        ...
+
+    @property
     def next_id(self) -> int:
         """The number of the next command that is sent. It counts without end; the wire has its last 32 bits."""
         ...
@@ -150,6 +157,10 @@ class SessionPort(Protocol):
 
     def fail(self, number: int, error: BrokerError) -> None:
         """End the session because the command with this number, whose handler returned `LATER`, was refused."""
+        ...
+
+    def end(self, code: ErrorCode, text: str) -> None:
+        """End the session with an execution exception that no command has caused."""
         ...
 
     @property
