@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from escrowmq.core.branches.xid import Xid
     from escrowmq.core.engine import Receipt
     from escrowmq.wire.amqp091.connection import Connection
-    from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
     from escrowmq.wire.amqp091.method import Method
     from escrowmq.wire.amqp091.reply_to import ReplyAddress
+    from escrowmq.wire.demarcation import Demarcation
 
 _BODY_START: Final = struct.Struct(">BBH")  # end of the header frame; type and channel of the body frame
 

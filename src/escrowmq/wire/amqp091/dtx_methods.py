@@ -1,11 +1,8 @@
 """The classes dtx-demarcation (101) and dtx-coordination (105): X/Open XA on channels.
 
 A channel works for branches after `dtx-demarcation.select`; any channel may ask for their outcomes. A refusal closes
-the channel and never the connection, even with a code that closes the connection elsewhere. A branch is known only in
-the virtual host in which it began. There, its owner, administrators, and users whose permissions cover all of its
-queues and exchanges may work for it and ask for its outcome: a transaction manager that recovers need not be the user
-that did the work. Other users get 403 instead of "unknown branch", which a transaction manager takes as the end of the
-branch.
+the channel and never the connection, even with a code that closes the connection elsewhere. `wire.branch_requests` says
+who may ask for what.
 """
 
 from __future__ import annotations
@@ -16,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from escrowmq.core.access.table import Operation
 from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.wire import branch_requests
 from escrowmq.wire.amqp091 import codes, spec
-from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
 from escrowmq.wire.amqp091.operations import Handler
 from escrowmq.wire.amqp091.table import FieldValue, LongStr
+from escrowmq.wire.demarcation import Demarcation
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.coordinator import Coordinator
@@ -40,7 +38,9 @@ def select(channel: Channel, method: spec.DtxDemarcationSelect) -> None:
     if channel.demarcation is None:
         if channel.branch is not None:
             raise BrokerError(Condition.PRECONDITION_FAILED, "cannot switch from tx to dtx mode")
-        channel.demarcation = Demarcation(channel)
+        connection = channel.connection
+        owner = f"{connection.user} from {connection.label}, channel {channel.number}"
+        channel.demarcation = Demarcation(channel, connection.limits.transaction, connection.user, owner)
     channel.send(spec.DtxDemarcationSelectOk())
 
 
@@ -49,14 +49,8 @@ def start(channel: Channel, method: spec.DtxDemarcationStart) -> None:
     demarcation = _demarcation(channel)
     if method.join and method.resume:
         raise BrokerError(Condition.COMMAND_INVALID, "join and resume exclude each other")
-    if method.join:
-        xid = _known(channel, method.xid, Operation.JOIN_BRANCH)
-    elif method.resume:
-        xid = _known(channel, method.xid, Operation.LEAVE_BRANCH)
-    else:
-        channel.door.check(Operation.START_BRANCH)
-        xid = Xid.decode(method.xid)
-    status = demarcation.start(xid, join=method.join, resume=method.resume)
+    xid = Xid.decode(method.xid)
+    status = branch_requests.start(channel, demarcation, xid, join=method.join, resume=method.resume)
     channel.send(spec.DtxDemarcationStartOk(status))
 
 
@@ -82,22 +76,17 @@ def _demarcation(channel: Channel) -> Demarcation:
 
 def prepare(channel: Channel, method: spec.DtxCoordinationPrepare) -> Iterator[bool | None]:
     """DTX-8."""
-    xid = _known(channel, method.xid, Operation.PREPARE_BRANCH)
-    result = yield from channel.broker.large_requests.prepare(xid)
+    xid = Xid.decode(method.xid)
+    result = yield from branch_requests.prepare(channel, xid)
     _answer(channel, xid, spec.DtxCoordinationPrepareOk, result)
 
 
 def commit(channel: Channel, method: spec.DtxCoordinationCommit) -> Iterator[bool | None]:
-    """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer: the
-    publisher's channel may be closed (TX-7). They are not returned to a user who may commit only as an administrator.
-    """
-    xid = _known(channel, method.xid, Operation.COMMIT_BRANCH)
-    branch = channel.broker.branches.by_xid.get(xid)
-    entitled = branch is not None and channel.door.covers(branch)
-    result = yield from channel.broker.large_requests.commit(xid, one_phase=method.one_phase)
-    if entitled:
-        for publication in result.returned:
-            channel.send_returns(publication.envelope, publication.contents, result.lsn)
+    """Commit a branch (DTX-9). Unroutable messages are returned to the committing channel, before the answer."""
+    xid = Xid.decode(method.xid)
+    result = yield from branch_requests.commit(channel, xid, one_phase=method.one_phase)
+    for publication in result.returned:
+        channel.send_returns(publication.envelope, publication.contents, result.lsn)
     _answer(channel, xid, spec.DtxCoordinationCommitOk, result)
 
 
@@ -121,8 +110,7 @@ def recover(channel: Channel, method: spec.DtxCoordinationRecover) -> None:
     decided.
     """
     if method.startscan:
-        found = channel.broker.branches.in_doubt(channel.vhost.name)
-        channel.scan = [branch.xid for branch in found if channel.door.allows(Operation.LIST_BRANCH, branch=branch)]
+        channel.scan = branch_requests.in_doubt(channel)
     scan = channel.scan
     if scan is None:
         raise BrokerError(Condition.COMMAND_INVALID, "no scan is open: set startscan in the first recover")
@@ -151,15 +139,10 @@ def get_timeout(channel: Channel, method: spec.DtxCoordinationGetTimeout) -> Non
 
 
 def _known(channel: Channel, data: bytes, operation: Operation) -> Xid:
-    """Decode the xid, and check that the user may do `operation` with its branch.
-
-    Raises INVALID_ARGUMENT, NOT_FOUND if the branch belongs to another virtual host, or ACCESS_REFUSED.
+    """Decode the xid, and check that the user may do `operation` with its branch. Raises INVALID_ARGUMENT, and as
+    `branch_requests.known`.
     """
-    xid = Xid.decode(data)
-    branches = channel.broker.branches
-    branches.check_vhost(xid, channel.vhost.name)
-    channel.door.check(operation, branch=branches.by_xid.get(xid))
-    return xid
+    return branch_requests.known(channel, Xid.decode(data), operation)
 
 
 def _coordinator(channel: Channel) -> Coordinator:

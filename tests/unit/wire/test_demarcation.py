@@ -10,7 +10,7 @@ from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
-from escrowmq.wire.amqp091.dtx_demarcation import Demarcation
+from escrowmq.wire.demarcation import Demarcation
 from tests.harness.client import SimClient
 from tests.unit.wire.amqp091.clients import Server, bodies, fails_channel, pair
 
