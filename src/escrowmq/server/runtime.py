@@ -41,7 +41,10 @@ _log = logging.getLogger("escrowmq.connection")
 
 
 def endpoint_limits(
-    limits: LimitsSection, rabbitmq_version: str = "", rocketmq: RocketmqOptions | None = None
+    limits: LimitsSection,
+    rabbitmq_version: str = "",
+    rocketmq: RocketmqOptions | None = None,
+    federation_tag: str = "",
 ) -> EndpointLimits:
     """Return the configured limits in the units of endpoints. The others are settings of their own."""
     return EndpointLimits(
@@ -57,6 +60,7 @@ def endpoint_limits(
         transactions=limits.transactions_per_connection,
         subscriptions=limits.subscriptions_per_connection,
         auto_create=limits.auto_create_nodes,
+        federation_tag=federation_tag,
         rabbitmq_version=rabbitmq_version,
         rocketmq=rocketmq or RocketmqOptions(),
         transaction=Limits(
@@ -106,9 +110,10 @@ class Runtime:
         rabbitmq_version: str = "",
         websocket_origins: Collection[str] = (),
         rocketmq: RocketmqOptions | None = None,
+        federation_tag: str = "",
     ) -> None:
         """`grace_seconds` is `memory.grace_seconds`; `rabbitmq_version` is `compatibility.rabbitmq_version`;
-        `websocket_origins` is `security.websocket_origins`.
+        `websocket_origins` is `security.websocket_origins`. `federation_tag` tells this broker from others.
         """
         self.websocket_origins = websocket_origins
         self.turns = turns
@@ -119,7 +124,7 @@ class Runtime:
         self.broker.access.defaults = default_limits(limits)
         self.broker.holdings.user_limit = in_bytes(limits.held_memory_per_user, alarms.memory_limit)
         self.broker.holdings.vhost_limit = in_bytes(limits.held_memory_per_vhost, alarms.memory_limit)
-        self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version, rocketmq)
+        self.limits: EndpointLimits = endpoint_limits(limits, rabbitmq_version, rocketmq, federation_tag)
         self._mechanisms = mechanisms
         self.alarms = alarms
         self.large_buffer = memoryview(bytearray(LARGE_READ))

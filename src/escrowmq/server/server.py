@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import hashlib
 import logging
 import os
 import signal
 import ssl
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -52,6 +54,11 @@ are as rare as they can be, because no garbage is left to them.
 """
 
 _log = logging.getLogger("escrowmq.server")
+
+
+def federation_tag(identity: bytes) -> str:
+    """Return the name by which clients of AMQP 0-10 tell this broker from others. It stays the same for its journal."""
+    return str(uuid.UUID(bytes=hashlib.blake2b(identity, digest_size=16, person=b"federation").digest()))
 
 
 class Server:
@@ -100,6 +107,7 @@ class Server:
             config.compatibility.rabbitmq_version,
             config.security.websocket_origins,
             rocketmq_options(config, bound),
+            federation_tag(journal.identity),
         )
         self._maintenance = Maintenance(
             loop,

@@ -56,6 +56,7 @@ class EndpointLimits:
     transactions: int = 1000  # open at once on one connection of AMQP 1.0
     subscriptions: int = 1024  # of the consumers of one connection of RocketMQ remoting
     auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them
+    federation_tag: str = ""  # the broker's identity for clients of AMQP 0-10
     rabbitmq_version: str = ""  # the version of RabbitMQ as which AMQP 1.0 clients are answered; empty for our own name
     transaction: Limits = field(default_factory=Limits)
     rocketmq: RocketmqOptions = field(default_factory=RocketmqOptions)

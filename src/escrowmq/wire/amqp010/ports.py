@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 
 if TYPE_CHECKING:
     from escrowmq.core.access.door import Door
-    from escrowmq.core.access.holdings import Holding
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.core.broker import Broker
     from escrowmq.core.conditions import BrokerError
@@ -70,8 +69,21 @@ P = TypeVar("P", bound="SessionPart")
 class SessionPart(Protocol):
     """The state that one class of commands has in a session. `SessionPort.part` makes it."""
 
+    @property
+    def counted_bytes(self) -> int:
+        """The memory that counts for the user and the virtual host, about, without that of the branch."""
+        ...
+
+    def flush(self) -> None:
+        """Do the work that was put off (`SessionPort.flush_later`), because another command or the end of the bytes
+        that were received follows. It may raise BrokerError, which ends the session.
+        """
+        ...
+
     def completed(self, first: int, last: int) -> None:
-        """Note that the client has completed the broker's commands from `first` to `last` (`SessionPort.send`)."""
+        """Note that the client has completed the broker's commands from `first` to `last` (`SessionPort.send`). No
+        command is named twice.
+        """
         ...
 
     def dropping_forbidden(self) -> Iterator[None]:
@@ -92,8 +104,10 @@ class SessionPart(Protocol):
         """Give back deliveries and memory, after `leaving` of all parts. Yield as `leaving` does."""
         ...
 
-    def describe(self) -> dict[str, object]:
-        """Return entries for lists of connections. They contain nothing secret."""
+    def row(self) -> dict[str, object]:
+        """Return entries for the session's row in lists of channels: `consumers`, `unsettled` and `age_ms` of the one
+        that has them. See `channel_rows.py` of AMQP 0-9-1.
+        """
         ...
 
 
@@ -108,8 +122,6 @@ class SessionPort(Protocol):
     """Checks every operation of the user in the virtual host."""
     owner: Owner
     """The owner of exclusive queues, which is the connection. They are deleted when it ends."""
-    holding: Holding
-    """Counts the memory of the session for its user and its virtual host."""
     traffic: Traffic
     flow: OutputFlow
     """The bounds of the connection's unsent output."""
@@ -168,6 +180,29 @@ class SessionPort(Protocol):
         """The number of the command that is executed. Handlers that return `LATER` keep it for `answer`."""
         ...
 
-    def carry_on(self) -> None:
-        """Ask the server for another turn, in which the connection is read further."""
+    def answer_run(self, first: int, last: int, after: int = 0) -> None:
+        """Complete consecutive commands whose handlers returned `LATER`."""
+        ...
+
+    def flush_later(self, part: SessionPart) -> None:
+        """Call `SessionPart.flush` before the next command that is not a message.transfer, and at the latest when the
+        bytes that were received are read.
+        """
+        ...
+
+    def await_rest(self, rest: Iterator[bool | None]) -> None:
+        """Read nothing more from the connection until `rest`, which is work of this session, has come to its end."""
+        ...
+
+    def count_held(self) -> None:
+        """Count what the parts hold (`SessionPart.counted_bytes`) for the user and the virtual host."""
+        ...
+
+    def check_held(self, more: int, what: str) -> None:
+        """Raises LIMIT_EXCEEDED if the user or the virtual host may not hold `more` bytes for `what`."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the user and the virtual host may hold more. It is false only if this session holds something."""
         ...

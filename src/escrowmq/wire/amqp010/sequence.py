@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -59,20 +60,30 @@ class Numbers:
         return iter(self._ranges)
 
     def __contains__(self, number: int) -> bool:
-        return any(first <= number <= last for first, last in reversed(self._ranges))
+        at = bisect_left(self._ranges, (number + 1,))
+        return at > 0 and self._ranges[at - 1][1] >= number
 
-    def add(self, first: int, last: int) -> None:
-        """Add the counts from `first` to `last`."""
+    def add(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Add the counts from `first` to `last`. Return the ranges of those that were not in the set."""
         ranges = self._ranges
-        behind: list[tuple[int, int]] = []
-        while ranges and ranges[-1][1] + 1 >= first:
-            lower, upper = ranges.pop()
-            if lower > last + 1:
-                behind.append((lower, upper))
-            else:
-                first, last = min(first, lower), max(last, upper)
-        ranges.append((first, last))
-        ranges += reversed(behind)
+        if ranges and ranges[-1][1] == first - 1:
+            ranges[-1] = (ranges[-1][0], last)
+            return [(first, last)]
+        at = bisect_left(ranges, (first,))
+        if at and ranges[at - 1][1] >= first - 1:
+            at -= 1
+        behind, begin, end, missing = at, first, last, first
+        new = []
+        while behind < len(ranges) and ranges[behind][0] <= last + 1:
+            lower, upper = ranges[behind]
+            if lower > missing:
+                new.append((missing, lower - 1))
+            missing, begin, end = max(missing, upper + 1), min(begin, lower), max(end, upper)
+            behind += 1
+        if missing <= last:
+            new.append((missing, last))
+        ranges[at:behind] = [(begin, end)]
+        return new
 
     def take(self) -> list[tuple[int, int]]:
         """Remove and return all ranges."""
