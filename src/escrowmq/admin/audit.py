@@ -49,7 +49,7 @@ LOGGED: Final[Mapping[str, tuple[str, ...]]] = {
     "binding.delete": ("vhost", "source", "destination", "destination_type", "properties_key"),
     "message.publish": ("vhost", "exchange", "routing_key"),
     "message.get": ("vhost", "queue", "count", "disposition"),
-    "message.move": ("vhost", "queue", "destination", "count"),
+    "message.move": ("vhost", "queue", "destination", "count", "position"),
     "connection.close": ("peer", "reason"),
     "definitions.import": ("section",),
     "hold.release": ("vhost", "queue", "group"),

@@ -28,8 +28,11 @@ class ContentAdmin:
         self._broker = process.broker
         self.operations: Mapping[str, Operation] = {"queue.peek": self.peek, "tx.messages": self.of_branch}
 
-    async def peek(self, vhost: str, queue: str, count: int = 10, start: int = 0) -> list[Row]:
+    async def peek(
+        self, vhost: str, queue: str, count: int = 10, start: int = 0, number: int | None = None
+    ) -> list[Row]:
         """Return the first messages of a queue that are ready, from position `start` on, at most `count` (1 to `MOST`).
+        With `number`, there are none unless the queue is the one that the journal knows by it.
         They stay where they are: nobody receives them, and no delivery is counted.
         """
         if not 1 <= count <= MOST:
@@ -37,6 +40,8 @@ class ContentAdmin:
         found = self._broker.directory.vhost(vhost).queue(queue)
         if found.fault:
             raise OperationRefused(f"queue '{queue}' is unavailable: {found.fault}")
+        if number is not None and found.ident != number:
+            return []
         return [self._entry(entry) for entry in first_entries(found, count, start)]
 
     async def of_branch(self, xid: str) -> Row:

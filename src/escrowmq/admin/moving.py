@@ -51,10 +51,22 @@ class MoveAdmin:
         self._session = Session("operator")
         self.operations: Mapping[str, Operation] = {"message.move": self.move}
 
-    async def move(self, vhost: str, queue: str, destination: str, count: int = 1000, by: str = "") -> int:
+    async def move(
+        self,
+        vhost: str,
+        queue: str,
+        destination: str,
+        count: int = 1000,
+        position: int | None = None,
+        number: int | None = None,
+        by: str = "",
+    ) -> int:
         """Move up to `count` messages that are ready, oldest first, to the end of another queue of the virtual host,
-        and return how many were moved. Each of them is in exactly one of the two queues at any time, also after a
-        crash: it leaves the one and enters the other in one transaction. Properties and headers stay as they are.
+        and return how many were moved. With `position`, only the message there is moved. With `number`, the queue must
+        be the one that the journal knows by it, and not a later one of the same name.
+
+        Each message is in exactly one of the two queues at any time, also after a crash: it leaves the one and enters
+        the other in one transaction. Properties and headers stay as they are.
 
         Raises OperationRefused, BrokerError. What was moved before an error stays moved.
         """
@@ -63,7 +75,14 @@ class MoveAdmin:
         if queue == destination:
             raise OperationRefused("the messages are in that queue already")
         self._check(vhost, queue, destination, by)
+        if number is not None and self._queue(vhost, queue).ident != number:
+            raise OperationRefused(f"queue '{queue}' was deleted, and another one has its name")
         moved, label = 0, f"operator {by or 'of the command line'}"
+        if position is not None:
+            moved = await self._process.durably(lambda: self._move_one(vhost, queue, destination, position, label))
+            if not moved:
+                raise OperationRefused(f"no message is ready at position {position:,} of queue '{queue}'")
+            return moved
         while moved < count:
             piece = partial(self._move_some, vhost, queue, destination, min(PIECE, count - moved), label)
             some = await self._process.durably(piece)
@@ -81,12 +100,26 @@ class MoveAdmin:
 
     def _move_some(self, vhost: str, source: str, destination: str, most: int, label: str) -> int:
         """Move up to `most` messages in one transaction, in this turn."""
-        engine, transactions = self._broker.engine, self._broker.transactions
+        taken_from, target = self._ends(vhost, source, destination)
+        entries = self._broker.engine.fetch(taken_from, most, auto_settle=False, label=label)
+        return self._placed(entries, taken_from, target)
+
+    def _move_one(self, vhost: str, source: str, destination: str, position: int, label: str) -> int:
+        """Move the message at a position, if it is ready, in this turn."""
+        taken_from, target = self._ends(vhost, source, destination)
+        entries = self._broker.engine.fetch_at(taken_from, position, label=label)
+        return self._placed(entries, taken_from, target)
+
+    def _ends(self, vhost: str, source: str, destination: str) -> tuple[Queue, Queue]:
         taken_from, target = self._queue(vhost, source), self._queue(vhost, destination)
         if taken_from.is_stream:
             raise BrokerError(Condition.NOT_IMPLEMENTED, f"queue '{source}' is a stream, from which nothing is taken")
-        check_growth(engine.scarcity, "moving messages")
-        entries = engine.fetch(taken_from, most, auto_settle=False, label=label)
+        check_growth(self._broker.engine.scarcity, "moving messages")
+        return taken_from, target
+
+    def _placed(self, entries: list[Entry], taken_from: Queue, target: Queue) -> int:
+        """Settle entries and publish them to another queue in one transaction. Return their number."""
+        engine, transactions = self._broker.engine, self._broker.transactions
         if not entries:
             return 0
         branch = transactions.begin(Limits(), Watch(engine.deadlines, 0, lambda: None))

@@ -58,6 +58,11 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "queue-move": Action(
         "message.move", ("vhost", "queue", "destination", "count"), "Moved to {destination}: {messages}."
     ),
+    "message-redrive": Action(
+        "message.move",
+        ("vhost", "queue", "destination", "position", "number"),
+        "The message was moved to {destination}.",
+    ),
     "message-publish": Action(
         "message.publish",
         ("vhost", "exchange", "routing_key", "payload", "properties"),
@@ -96,6 +101,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _position(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise FormRefused(f"nothing was done: {text!r} is not a position")
+    return int(text)
+
+
 def _priority(text: str) -> int:
     negative = text.startswith("-")
     return -_count(text[1:]) if negative else _count(text)
@@ -122,6 +133,8 @@ def _object(text: str) -> dict[str, Any]:
 _SHAPED: Final[Mapping[str, Callable[[str], Any]]] = {
     "tags": lambda text: [tag for tag in text.replace(",", " ").split() if tag],
     "count": _count,
+    "number": _position,
+    "position": _position,
     "properties": _object,
     "definition": _definition,
     "priority": _priority,
@@ -129,8 +142,8 @@ _SHAPED: Final[Mapping[str, Callable[[str], Any]]] = {
 """Arguments that are not texts."""
 
 
-def arguments_of(action: Action, form: Mapping[str, str], user: str) -> dict[str, Any]:
-    """Return the arguments of the operation that a form asks for. Raises FormRefused."""
+def arguments_of(action: Action, form: Mapping[str, str], asking: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the operation that a form asks for; `asking` says in whose name. Raises FormRefused."""
     missing = [name for name in action.fields if name not in form]
     if missing:
         raise FormRefused(f"the form has no field {missing[0]}")
@@ -141,7 +154,7 @@ def arguments_of(action: Action, form: Mapping[str, str], user: str) -> dict[str
         raise FormRefused(f"nothing was done: a reason of 1 to {LONGEST_REASON} characters is required")
     arguments = {name: _SHAPED.get(name, str)(form[name]) for name in action.fields}
     if action.logged:
-        arguments["by"] = user
+        arguments |= asking
         if reason:
             arguments["why"] = reason
     return arguments

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
 from escrowmq.admin.http.listing import BadQuery
-from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator
+from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
 from escrowmq.console.actions import ACTIONS, AUDIT, BACKUP, FormRefused, arguments_of, outcome_of
@@ -53,7 +53,7 @@ _log = logging.getLogger("escrowmq.http")
 
 
 class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
-    """The browser has no session, or its login is no longer valid."""
+    """The browser has no session, or its login is not valid, or no longer. The text is for the operator."""
 
 
 class Console:
@@ -92,22 +92,25 @@ class Console:
 
     async def login_form(self, request: Request) -> Response:
         """Show the form of the login."""
-        return _html("login.html", then=_local(request.query_params.get("then", "")), failed="", user="")
+        return _html(
+            "login.html", then=_local(request.query_params.get("then", "")), failed="", user="", by_token=False
+        )
 
     async def login(self, request: Request) -> Response:
         """Open a session for a user with the tag monitoring or administrator."""
         form = await _form(request)
         _check_origin(request)
-        user, password = form.get("user", ""), form.get("password", "")
+        user, password, bearer = (form.get(name, "") for name in ("user", "password", "token"))
         then = _local(form.get("then", ""))
         try:
-            await self._operator(request, user, password)
+            await self._operator(request, user, password, bearer.strip())
         except NotLoggedIn as refusal:
-            return _html("login.html", HTTPStatus.UNAUTHORIZED, then=then, failed=str(refusal), user=user)
+            refused: dict[str, Any] = {"failed": str(refusal), "user": user, "by_token": bool(bearer)}
+            return _html("login.html", HTTPStatus.UNAUTHORIZED, then=then, **refused)
         answer = RedirectResponse(then, HTTPStatus.SEE_OTHER, HEADERS)
         answer.set_cookie(
             COOKIE,
-            self.sessions.open(user, password),
+            self.sessions.open(user, password, bearer.strip()),
             path="/console",
             secure=request.url.scheme == "https",
             httponly=True,
@@ -128,16 +131,20 @@ class Console:
         session = self.sessions.find(request.cookies.get(COOKIE, ""))
         if session is None:
             raise NotLoggedIn("Please log in.")
-        return session, await self._operator(request, session.user, session.password)
+        return session, await self._operator(request, session.user, session.password, session.bearer)
 
-    async def _operator(self, request: Request, user: str, password: str) -> Operator:
+    async def _operator(self, request: Request, user: str, password: str, bearer: str) -> Operator:
         host, port = request.client or ("", 0)
-        found = await self._broker.ask("user.login", address=host, port=port, user=user, password=password)
-        if found["user"] is None:
-            raise NotLoggedIn("The user or the password is wrong, or there were too many attempts.")
-        if not {ADMINISTRATOR, MONITORING} & set(found["tags"]):
-            raise NotLoggedIn(f"User {user} needs the tag monitoring or administrator for the console.")
-        return Operator(found["user"], tuple(found["tags"]))
+        if bearer:
+            operator = await operator_of_token(self._broker, host, port, bearer)
+        else:
+            operator = await operator_of_password(self._broker, host, port, user, password)
+        if operator is None:
+            what = "token is not valid or has expired" if bearer else "user or the password is wrong"
+            raise NotLoggedIn(f"The {what}, or there were too many attempts.")
+        if not {ADMINISTRATOR, MONITORING} & set(operator.tags):
+            raise NotLoggedIn(f"User {operator.user} needs the tag monitoring or administrator for the console.")
+        return operator
 
     # -- pages and forms
 
@@ -182,9 +189,11 @@ class Console:
         _check_administrator(operator)
         back = _local(form.get("back", ""))
         try:
-            arguments = arguments_of(action, form, operator.user)
+            arguments = arguments_of(action, form, operator.asking)
             job = self._jobs.get(action.operation)
-            result = await (self._broker.ask(action.operation, **arguments) if job is None else job.start(**arguments))
+            result = await (
+                self._broker.ask(action.operation, **arguments) if job is None else job.start(operator.user)
+            )
         except (FormRefused, BrokerRefused, CommandRefused) as refusal:
             session.notices.append(("failed", str(refusal)))
         else:

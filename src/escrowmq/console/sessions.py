@@ -1,7 +1,7 @@
 """Sessions of the console: a login in a browser, known by a random token in a cookie.
 
-A session keeps the password in memory and shows it to the broker with each request, as HTTP basic authentication does,
-so a changed password, a deleted user and changed tags have effect at once.
+A session keeps the password, or the bearer token, in memory and shows it to the broker with each request, as other HTTP
+clients do. So a changed password, a deleted user, changed tags and an expired token have effect at once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ _OCTETS: Final = 32
 
 @dataclass
 class LoginSession:
-    """One login. `form_token` proves that a form comes from a page of this session. `notices` are texts that the next
-    page shows, each with the word `done` or `failed`.
+    """One login: by user and password, or by a bearer token, which says who the user is. `form_token` proves that a
+    form comes from a page of this session. `notices` are texts that the next page shows, each with the word `done` or
+    `failed`.
     """
 
     user: str
     password: str = field(repr=False)
     form_token: str = field(repr=False)
     seen: float
+    bearer: str = field(default="", repr=False)
     notices: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -41,13 +43,13 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_token)
 
-    def open(self, user: str, password: str) -> str:
-        """Begin a session, and return its token."""
+    def open(self, user: str, password: str, bearer: str = "") -> str:
+        """Begin a session of a user with this password or bearer token, and return the session's own token."""
         self._forget_idle()
         while len(self._by_token) >= MOST:
             del self._by_token[next(iter(self._by_token))]
         token = secrets.token_urlsafe(_OCTETS)
-        self._by_token[token] = LoginSession(user, password, secrets.token_urlsafe(_OCTETS), self._clock())
+        self._by_token[token] = LoginSession(user, password, secrets.token_urlsafe(_OCTETS), self._clock(), bearer)
         return token
 
     def find(self, token: str) -> LoginSession | None:

@@ -29,6 +29,7 @@ from escrowmq.core.queues.redelivery import Redelivery
 from escrowmq.core.queues.refusal import dead_letter, publish_one_by_one
 from escrowmq.core.queues.removals import Removals
 from escrowmq.core.queues.returning import Lists, Returns
+from escrowmq.core.queues.selection import picked_at
 from escrowmq.core.queues.settlement import Settlements, release
 from escrowmq.core.queues.showing import Showing
 from escrowmq.core.records.blocks import encode_block
@@ -332,19 +333,36 @@ class Engine:
                 raise unavailable(queue, queue.fault)
             entries = queue.take(most)
             if entries:
-                if self.deliveries is not None:
-                    self.deliveries.note(queue, label, entries, settled=auto_settle)
-                if auto_settle:
-                    queue.counters.auto_fetched += len(entries)
-                    queue.count_auto_settled(entries)
-                    self.settlements.add(queue, entries, _ACCEPTED)
-                else:
-                    queue.counters.fetched += len(entries)
-                    queue.note_delivered(entries)
-                    self.dirty[queue] = None
-                return entries
+                return self._fetched(queue, entries, auto_settle=auto_settle, label=label)
         self.counters.empty_fetches += 1
         return []
+
+    def fetch_at(self, queue: Queue, position: int, *, label: str = "") -> list[Entry]:
+        """Take the message at one position out of the queue. Nothing is returned if it is not ready there. Raises
+        UNAVAILABLE if it cannot be read.
+        """
+        if queue.is_stream:
+            return []
+        while queue.returning and self.returns:
+            self.returns.step()
+        queue.refresh()
+        if queue.fault:
+            raise unavailable(queue, queue.fault)
+        entries = picked_at(queue, self, position)
+        return self._fetched(queue, entries, auto_settle=False, label=label) if entries else entries
+
+    def _fetched(self, queue: Queue, entries: list[Entry], *, auto_settle: bool, label: str) -> list[Entry]:
+        if self.deliveries is not None:
+            self.deliveries.note(queue, label, entries, settled=auto_settle)
+        if auto_settle:
+            queue.counters.auto_fetched += len(entries)
+            queue.count_auto_settled(entries)
+            self.settlements.add(queue, entries, _ACCEPTED)
+        else:
+            queue.counters.fetched += len(entries)
+            queue.note_delivered(entries)
+            self.dirty[queue] = None
+        return entries
 
     def wake(self, consumer: Consumer) -> None:
         """Note that the receiver of `consumer` is writable again."""

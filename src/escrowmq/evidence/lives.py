@@ -94,6 +94,20 @@ async def indexed(folder: Path) -> int:
         return 0
 
 
+def shaped(life: MessageLife) -> dict[str, Any]:
+    """Return a life for JSON. Times are in microseconds since the epoch."""
+    place = life.place
+    return {
+        "message_id": place.message_id,
+        "correlation_id": place.correlation_id,
+        "vhost": place.vhost,
+        "queue": place.name,
+        "position": place.position,
+        "life": [moment._asdict() for moment in life.moments],
+        "branches": life.xids,
+    }
+
+
 def _arrived(places: list[IndexedPlace]) -> list[IndexedPlace]:
     """Return the places in queues; without any, the branches that have brought the messages."""
     return [place for place in places if place.queue is not None] or places

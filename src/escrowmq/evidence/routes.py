@@ -22,13 +22,13 @@ from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.lives import (
     LIVES,
     LivesFound,
-    MessageLife,
     Search,
     by_correlation_id,
     by_message_id,
     by_place,
     lives,
     may_read,
+    shaped,
 )
 
 _UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -185,19 +185,6 @@ def _shaped(found: LivesFound, end_lsn: int) -> dict[str, Any]:
         "indexed_lsn": found.end_lsn,
         "end_lsn": end_lsn,
         "complete": found.end_lsn >= end_lsn,
-        "messages": [_message(life) for life in found.lives],
+        "messages": [shaped(life) for life in found.lives],
         "most": LIVES,
-    }
-
-
-def _message(life: MessageLife) -> dict[str, Any]:
-    place = life.place
-    return {
-        "message_id": place.message_id,
-        "correlation_id": place.correlation_id,
-        "vhost": place.vhost,
-        "queue": place.name,
-        "position": place.position,
-        "life": [moment._asdict() for moment in life.moments],
-        "branches": life.xids,
     }

@@ -73,6 +73,7 @@ class FakeProcess:
         self.broker: Broker = server.broker
         self.connections: dict[FakeConnection, None] = {}
         self.failure = ""
+        self.expired_tokens: set[str] = set()
         self.compacted: list[bool] = []
         self.turns = 0
         self.live_events = LiveEvents(lambda: self.broker.engine.now)
@@ -122,7 +123,11 @@ class FakeProcess:
 
     async def log_in_by_token(self, address: str, port: int, token: str) -> Grant | str:
         user, _, scopes = token.partition(":")
-        return Grant(user, scopes.split()) if user else f"refused from {address}:{port}"
+        return (
+            Grant(user, scopes.split())
+            if user and token not in self.expired_tokens
+            else f"refused from {address}:{port}"
+        )
 
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}

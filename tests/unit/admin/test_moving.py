@@ -8,6 +8,7 @@ import pytest
 
 from escrowmq.admin import moving
 from escrowmq.admin.authority import Authority
+from escrowmq.admin.contents import first_entries
 from escrowmq.admin.moving import MOST, PIECE, MoveAdmin
 from escrowmq.admin.operation import OperationRefused
 from escrowmq.core.conditions import BrokerError, Condition
@@ -117,3 +118,38 @@ def test_unknown_queues_and_streams_are_refused() -> None:
     assert Bench().refusal(queue="none") is Condition.NOT_FOUND
     assert Bench().refusal(destination="none") is Condition.NOT_FOUND
     assert Bench(source={"x-queue-type": "stream"}).refusal() is Condition.NOT_IMPLEMENTED
+
+
+@pytest.mark.rule("TX-5")
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 5}])
+def test_the_message_at_one_position_is_moved_and_the_others_keep_their_places(arguments: dict[str, Any]) -> None:
+    bench = Bench(source=arguments)
+    position = first_entries(bench.broker.directory.vhost("/").queue("from"), 5)[2].position
+    assert bench.move(position=position) == 1
+    assert (bodies(bench.server, "from"), bodies(bench.server, "to")) == ([b"0", b"1", b"3", b"4"], [b"2"])
+
+
+@pytest.mark.parametrize("position", [-1, 2, 99])
+def test_a_position_without_a_ready_message_is_refused(position: int) -> None:
+    bench = Bench()
+    first = first_entries(bench.broker.directory.vhost("/").queue("from"), 5)[0].position
+    bench.move(position=first + 2)
+    with pytest.raises(OperationRefused, match="no message is ready at position"):
+        bench.move(position=first + position if position == 2 else position)
+    assert bench.depths() == (4, 1)
+
+
+def test_a_message_that_its_destination_refuses_returns_to_its_place() -> None:
+    bench = Bench(target={"x-max-length": 0, "x-overflow": "reject-publish"})
+    position = first_entries(bench.broker.directory.vhost("/").queue("from"), 5)[2].position
+    with pytest.raises(BrokerError):
+        bench.move(position=position)
+    assert bodies(bench.server, "from") == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_queue_that_has_only_the_name_of_the_one_in_the_journal_loses_nothing() -> None:
+    bench = Bench()
+    number = bench.broker.directory.vhost("/").queue("from").ident
+    with pytest.raises(OperationRefused, match="was deleted, and another one has its name"):
+        bench.move(position=0, number=number + 100)
+    assert bench.depths() == (5, 0)

@@ -14,9 +14,9 @@ GIVEN = {"xid": "1:a:b", "typed": "1:a:b", "why": " because "}
 
 
 def test_a_form_becomes_the_arguments_of_an_operation() -> None:
-    assert arguments_of(ACTIONS["branch-commit"], GIVEN, "u") == {"xid": "1:a:b", "by": "u", "why": "because"}
+    assert arguments_of(ACTIONS["branch-commit"], GIVEN, {"by": "u"}) == {"xid": "1:a:b", "by": "u", "why": "because"}
     form = {"name": "v", "password": "p", "tags": "monitoring, administrator"}
-    assert arguments_of(ACTIONS["user-add"], form, "u")["tags"] == ["monitoring", "administrator"]
+    assert arguments_of(ACTIONS["user-add"], form, {"by": "u"})["tags"] == ["monitoring", "administrator"]
 
 
 @pytest.mark.parametrize(
@@ -30,28 +30,28 @@ def test_a_form_becomes_the_arguments_of_an_operation() -> None:
 )
 def test_an_incomplete_form_is_refused(change: dict[str, str], text: str) -> None:
     with pytest.raises(FormRefused, match=text):
-        arguments_of(ACTIONS["branch-commit"], GIVEN | change, "u")
+        arguments_of(ACTIONS["branch-commit"], GIVEN | change, {"by": "u"})
 
 
 @pytest.mark.parametrize(("name", "value"), [("count", "-1"), ("count", "x"), ("count", ""), ("count", "9" * 10)])
 def test_a_number_is_a_number(name: str, value: str) -> None:
     form = {"vhost": "/", "queue": "a", "destination": "b", "count": "5"}
-    assert arguments_of(ACTIONS["queue-move"], form, "u")["count"] == 5
+    assert arguments_of(ACTIONS["queue-move"], form, {"by": "u"})["count"] == 5
     with pytest.raises(FormRefused, match="not a number"):
-        arguments_of(ACTIONS["queue-move"], form | {name: value}, "u")
+        arguments_of(ACTIONS["queue-move"], form | {name: value}, {"by": "u"})
 
 
 @pytest.mark.parametrize("value", ["[]", "x", "[" * 10_000])
 def test_properties_are_a_json_object(value: str) -> None:
     form = {"vhost": "/", "exchange": "", "routing_key": "q", "payload": "p", "properties": ""}
-    assert arguments_of(ACTIONS["message-publish"], form, "u")["properties"] == {}
+    assert arguments_of(ACTIONS["message-publish"], form, {"by": "u"})["properties"] == {}
     with pytest.raises(FormRefused, match="JSON object"):
-        arguments_of(ACTIONS["message-publish"], form | {"properties": value}, "u")
+        arguments_of(ACTIONS["message-publish"], form | {"properties": value}, {"by": "u"})
 
 
 def test_a_form_without_a_field_is_refused() -> None:
     with pytest.raises(FormRefused, match="xid"):
-        arguments_of(ACTIONS["branch-commit"], {"typed": "", "why": "x"}, "u")
+        arguments_of(ACTIONS["branch-commit"], {"typed": "", "why": "x"}, {"by": "u"})
 
 
 @pytest.mark.parametrize("name", [name for name, each in ACTIONS.items() if each.operation not in {AUDIT, BACKUP}])

@@ -161,3 +161,42 @@ def test_a_broker_that_does_not_answer_is_said() -> None:
     browser.broker.gone = True
     answer = browser.open("/console/")
     assert (answer.status, b"does not answer" in answer.body) == (503, True)
+
+
+def log_in_by(browser: Browser, token: str) -> int:
+    """Send the form for tokens. A token of the test is a user, a colon and scopes."""
+    answer = browser.send("/console/login", {"token": token, "then": "/console/"})
+    if "set-cookie" in answer.headers:
+        browser.cookie = answer.headers["set-cookie"].partition(";")[0]
+    return answer.status
+
+
+def test_a_token_opens_a_session_with_its_tags_and_rights() -> None:
+    browser = stranger()
+    assert log_in_by(browser, " ann:tag:administrator read:*/* ") == 303
+    assert "<span>ann</span>" in browser.text("/console/")
+    assert add_user(browser) == 303
+    assert "new" in browser.server.broker.access.users
+    publish = {"vhost": "/", "exchange": "", "routing_key": "q", "payload": "", "properties": "{}"}
+    browser.send("/console/actions/message-publish", publish | {"form_token": form_token(browser)})
+    assert "refused" in browser.text("/console/queues")  # the token does not grant to write
+
+
+@pytest.mark.parametrize("token", [":", "ann:", "ann:tag:management"])
+def test_a_token_that_is_refused_or_lacks_the_tag_opens_none(token: str) -> None:
+    browser = stranger()
+    assert log_in_by(browser, token) == 401
+    assert browser.open("/console/").status == 303
+
+
+def test_a_token_that_has_expired_ends_its_session() -> None:
+    browser = stranger()
+    log_in_by(browser, "ann:tag:monitoring")
+    assert browser.open("/console/").status == 200
+    browser.broker.process.expired_tokens.add("ann:tag:monitoring")
+    assert browser.open("/console/").status == 303
+
+
+def test_a_login_by_a_token_that_another_site_sends_is_refused() -> None:
+    headers = {"sec-fetch-site": "cross-site"}
+    assert stranger().send("/console/login", {"token": "ann:tag:monitoring"}, **headers).status == 403

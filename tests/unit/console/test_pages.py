@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from escrowmq.admin.contents import first_entries
 from escrowmq.console.pages import MENU, PAGES
 from escrowmq.core.branches.branch import State
 from escrowmq.evidence import log
 from escrowmq.history.events import IndexedBranch, MessageEvent
-from escrowmq.history.index import MessageIndex
+from escrowmq.history.index import FOLDER, MessageIndex
 from tests.unit.admin.test_half import Bench as HalfBench
 from tests.unit.console.sites import Browser, notices
 from tests.unit.evidence.sites import index, no_indexer
@@ -98,6 +102,32 @@ def test_messages_are_published_moved_and_purged() -> None:
     assert other.ready == 0
     browser.fill("/console/queues/%2F/other", "queue-delete", typed="other")
     assert other.deleted
+
+
+def test_a_message_is_copied_as_json_and_moved_from_its_page(tmp_path: Path) -> None:
+    browser = InDoubt()
+    browser.client.declare(1, "other")
+    browser.client.publish(1, "q", b"first", EVIL.encode(), b"third")
+    queue = browser.server.broker.directory.vhost("/").queue("q")
+    position = next(entry.position for entry in first_entries(queue, 3) if EVIL.encode() in entry.content)
+    (tmp_path / FOLDER).mkdir()
+    with closing(MessageIndex(tmp_path)) as index:
+        index.begin(b"journal")
+        index.add_queue(queue.ident, "/", "q", 10)
+        index.add([MessageEvent(queue.ident, position, 1, "published")], 20, 9)
+        index.commit(30, 30)
+    browser.console.files.data_dir = tmp_path
+    page = f"/console/messages?queue=q&position={position}"
+    text = browser.text(page)
+    document = json.loads(unescape(re.findall(r'<pre tabindex="0" id="json1">(.*?)</pre>', text, re.DOTALL)[0]))
+    assert (document["position"], document["life"][0]["what"]) == (position, "published")
+    assert document["message"]["body"] == EVIL
+    assert EVIL not in text
+    done = browser.fill(page, "message-redrive", destination="other")
+    assert notices(done) == [("done", "The message was moved to other.")]
+    assert [entry.content.endswith(b"third") for entry in first_entries(queue, 5)][-1]
+    assert (queue.ready, browser.server.broker.directory.vhost("/").queue("other").ready) == (2, 1)
+    assert "message-redrive" not in browser.text(page)  # it is not there any more
 
 
 def test_an_unknown_branch_is_not_found() -> None:

@@ -34,20 +34,32 @@ class Operator(NamedTuple):
         return {"by": self.user} | ({"scopes": self.grant.scopes} if self.grant is not None else {})
 
 
+async def operator_of_token(broker: AskedBroker, host: str, port: int, token: str) -> Operator | None:
+    """Return the user of a bearer token that came from this address; None if it is refused."""
+    found = await broker.ask("token.login", address=host, port=port, token=token)
+    if found["user"] is None:
+        return None
+    grant = Grant(found["user"], found["scopes"], found["expires_ms"])
+    return Operator(found["user"], tuple(found["tags"]), grant)
+
+
+async def operator_of_password(broker: AskedBroker, host: str, port: int, user: str, password: str) -> Operator | None:
+    """Return a user that shows a password; None if it is refused."""
+    found = await broker.ask("user.login", address=host, port=port, user=user, password=password)
+    return None if found["user"] is None else Operator(found["user"], tuple(found["tags"]))
+
+
 async def login_of(request: Request, broker: AskedBroker) -> Operator:
     """Return the user of a request. Raises NotAuthorised, BrokerUnavailable."""
     header = request.headers.get("authorization", "")
     host, port = request.client or ("", 0)
     if header[: len(_BEARER)].lower() == _BEARER:
-        found = await broker.ask("token.login", address=host, port=port, token=_token(header))
-        if found["user"] is None:
-            raise NotAuthorised("Login failed")
-        return Operator(found["user"], tuple(found["tags"]), Grant(found["user"], found["scopes"], found["expires_ms"]))
-    user, password = _credentials(header)
-    found = await broker.ask("user.login", address=host, port=port, user=user, password=password)
-    if found["user"] is None:
+        operator = await operator_of_token(broker, host, port, _token(header))
+    else:
+        operator = await operator_of_password(broker, host, port, *_credentials(header))
+    if operator is None:
         raise NotAuthorised("Login failed")
-    return Operator(found["user"], tuple(found["tags"]))
+    return operator
 
 
 async def monitor(request: Request, broker: AskedBroker) -> Operator:

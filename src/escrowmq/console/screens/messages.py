@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
+from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.console.visit import Visit
-from escrowmq.evidence.lives import LIVES, by_either_id, by_place, indexed, lives
+from escrowmq.evidence.lives import LIVES, MessageLife, by_either_id, by_place, indexed, lives, shaped
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
+
+
+class FoundMessage(NamedTuple):
+    """The life of a message, its content if it is still ready in its queue, and both for JSON."""
+
+    life: MessageLife
+    content: dict[str, Any] | None
+    document: dict[str, Any]
 
 
 async def messages(visit: Visit) -> dict[str, Any]:
@@ -26,7 +36,8 @@ async def messages(visit: Visit) -> dict[str, Any]:
         if not ident and not _NUMBER.fullmatch(position):
             raise BadQuery("the position is not a number")
         search = by_either_id(ident) if ident else by_place(vhost, queue, int(position))
-        found, end = await lives(files.data_dir, search, visit.ask, visit.operator)
+        told, end = await lives(files.data_dir, search, visit.ask, visit.operator)
+        found = [await _found(visit, life) for life in told]
     else:
         end = await indexed(files.data_dir)
     status = await visit.ask("status")
@@ -41,6 +52,19 @@ async def messages(visit: Visit) -> dict[str, Any]:
         "target": target,
         "most": LIVES,
     }
+
+
+async def _found(visit: Visit, life: MessageLife) -> FoundMessage:
+    """Return a life with the message itself, if it is ready in its queue and the user may see it."""
+    place, document = life.place, shaped(life)
+    rows: list[dict[str, Any]] = []
+    if visit.administrator and place.name is not None and place.position is not None:
+        with suppress(BrokerRefused):  # the queue is deleted or unavailable
+            rows = await visit.ask(
+                "queue.peek", vhost=place.vhost, queue=place.name, count=1, start=place.position, number=place.queue
+            )
+    content = rows[0] if rows and rows[0]["position"] == place.position else None
+    return FoundMessage(life, content, document if content is None else document | {"message": content})
 
 
 def _number(text: str) -> int:

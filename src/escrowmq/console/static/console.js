@@ -23,3 +23,17 @@ document.addEventListener("change", async (event) => {
     document.getElementById(chosen.dataset.into).value = await chosen.files[0].text();
   }
 });
+
+// A text is copied. Without HTTPS, browsers have no clipboard for pages, so the text is selected and copied as by the keyboard.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const text = document.getElementById(button.dataset.copy);
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text.textContent);
+  } else {
+    getSelection().selectAllChildren(text);
+    document.execCommand("copy");
+  }
+  button.textContent = "Copied";
+});

@@ -250,3 +250,17 @@ def wanted(queue: Queue, host: Host, consumer: Consumer) -> Callable[[Entry], bo
         return selects is None or selects(queue, entry)
 
     return choose
+
+
+def picked_at(queue: Queue, host: Host, position: int) -> list[Entry]:
+    """Take the entry at one position out of a queue. Nothing is returned if it is not ready there, or has expired."""
+    try:
+        for _, level in queue.order.levels():
+            found = level.scan(position, min(position + 1, queue.visible_end), 1)
+            if found:
+                queue.change()
+                level.pluck(found)
+                return queue.left(found)
+    except LogUnreadable as error:
+        host.unavailable.suspend(queue, error)
+    return []
