@@ -37,3 +37,6 @@ document.addEventListener("click", async (event) => {
   }
   button.textContent = "Copied";
 });
+
+// On a phone the menu is wider than the page.
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
