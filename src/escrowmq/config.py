@@ -505,6 +505,12 @@ class CompatibilitySection(Section):
         "setting has further effects, which [the guide](guides/amqp10-management.md) lists. By default, clients are "
         "told the broker's own name and version.",
     )
+    unknown_header: Literal["0-9-1", "0-10", "1.0"] = Field(
+        default="0-9-1",
+        description="The version of AMQP whose protocol header answers a client that does not send AMQP, before the "
+        "broker closes the connection. An unknown version of AMQP is answered by the version of its own kind: 0-9-1, "
+        "0-10 or 1.0.",
+    )
 
 
 class LogSection(Section):

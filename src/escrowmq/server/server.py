@@ -43,7 +43,7 @@ from escrowmq.server.supervisor import Supervisor
 from escrowmq.server.tokens.setting_up import token_logins
 from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
-from escrowmq.wire.sniff import AMQP_FAMILY, ROCKETMQ_FAMILY
+from escrowmq.wire.sniff import REFUSALS, ROCKETMQ_FAMILY, amqp_family
 
 LEAVE_SECONDS: Final = 3.0
 """The time that clients have to close their connections when the broker stops."""
@@ -175,9 +175,10 @@ class Server:
     # -- starting
 
     async def _listen(self, context: ssl.SSLContext | None) -> None:
+        amqp = amqp_family(REFUSALS[self._config.compatibility.unknown_header])
         for each in self._bound:
             rocketmq = each.scheme in ROCKETMQ_SCHEMES
-            family = ROCKETMQ_FAMILY if rocketmq else AMQP_FAMILY
+            family = ROCKETMQ_FAMILY if rocketmq else amqp
             self._listeners += await listener.listen(
                 each,
                 partial(ClientConnection, self._runtime, family),

@@ -5,9 +5,11 @@ RocketMQ share each of its ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from escrowmq.wire.amqp010.connection import Connection as Amqp010
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
@@ -22,6 +24,10 @@ Opener: TypeAlias = Callable[[Host, Peer], Endpoint]
 PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType(
     {
         b"AMQP\x00\x00\x09\x01": Amqp091,
+        b"AMQP\x01\x01\x00\x09": Amqp091,  # 0-9
+        b"AMQP\x01\x01\x08\x00": Amqp091,  # 0-8
+        b"AMQP\x01\x01\x09\x01": Amqp091,  # 0-8, as its published document has it
+        b"AMQP\x01\x01\x00\x0a": Amqp010,
         b"AMQP\x00\x01\x00\x00": Amqp10,
         b"AMQP\x02\x01\x00\x00": Amqp10,  # a request for TLS within the connection, which is answered with an offer
         b"AMQP\x03\x01\x00\x00": Amqp10,
@@ -31,7 +37,18 @@ PROTOCOLS: Final[Mapping[bytes, Opener]] = MappingProxyType(
 REFUSAL: Final = b"AMQP\x00\x00\x09\x01"
 """The protocol header that the broker sends before it closes a connection with an unknown header (AMQP 0-9-1, 4.2.2).
 """
+_REFUSAL_010: Final = b"AMQP\x01\x01\x00\x0a"
 _REFUSAL_10: Final = b"AMQP\x03\x01\x00\x00"
+REFUSALS: Final[Mapping[str, bytes]] = MappingProxyType({"0-9-1": REFUSAL, "0-10": _REFUSAL_010, "1.0": _REFUSAL_10})
+"""The answers from which `compatibility.unknown_header` chooses."""
+_FAMILIES: Final = (
+    (b"AMQP\x00\x01", _REFUSAL_10),
+    (b"AMQP\x02\x01", _REFUSAL_10),
+    (b"AMQP\x03\x01", _REFUSAL_10),
+    (b"AMQP\x01\x01\x00", _REFUSAL_010),
+    (b"AMQP", REFUSAL),
+)
+"""The answers to beginnings of unknown versions of AMQP."""
 
 
 def sniff(header: bytes) -> Opener | None:
@@ -44,12 +61,11 @@ def hopeless(start: bytes) -> bool:
     return not any(header.startswith(start[:HEADER_SIZE]) for header in PROTOCOLS)
 
 
-def refusal(start: bytes) -> bytes:
+def refusal(start: bytes, otherwise: bytes = REFUSAL) -> bytes:
     """Return the protocol header that answers these bytes of an unknown protocol: a version of the same family that the
-    broker speaks, and AMQP 0-9-1 for everything that is not AMQP.
+    broker speaks, and `otherwise` for everything that is not AMQP.
     """
-    is_family_10 = start.startswith((b"AMQP\x00\x01", b"AMQP\x02\x01", b"AMQP\x03\x01"))
-    return _REFUSAL_10 if is_family_10 else REFUSAL
+    return next((answer for beginning, answer in _FAMILIES if start.startswith(beginning)), otherwise)
 
 
 ROCKETMQ: Final[Mapping[bytes, Opener]] = MappingProxyType({b"PRI * HT": GrpcEndpoint})  # the preface of HTTP/2
@@ -80,7 +96,7 @@ _HTTP2: Final = (
     "HTTP/2, as clients of gRPC do; clients of RocketMQ 5 connect to rocketmq.grpc_address, by default port 8081",
 )
 _AMQP: Final = (b"AMQP", "AMQP, whose clients connect to listen.address, by default port 5672")
-_OTHER_AMQP: Final = (b"AMQP", "a version of AMQP that is neither 0-9-1 nor 1.0")
+_OTHER_AMQP: Final = (b"AMQP", "a version of AMQP that is none of 0-8, 0-9, 0-9-1, 0-10 and 1.0")
 
 
 class Family(NamedTuple):
@@ -99,3 +115,8 @@ class Family(NamedTuple):
 
 AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True, foreign=(_TLS, _HTTP2, _OTHER_AMQP))
 ROCKETMQ_FAMILY: Final = Family(sniff_rocketmq, hopeless_rocketmq, no_refusal, websocket=False, foreign=(_TLS, _AMQP))
+
+
+def amqp_family(unknown: bytes = REFUSAL) -> Family:
+    """Return the protocols of a port for AMQP. `unknown` answers everything that is not AMQP."""
+    return AMQP_FAMILY._replace(refusal=partial(refusal, otherwise=unknown))

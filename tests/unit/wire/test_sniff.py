@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from escrowmq.wire.amqp010.connection import Connection as Amqp010
 from escrowmq.wire.amqp091.connection import Connection
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
@@ -12,8 +13,10 @@ from escrowmq.wire.sniff import (
     HEADER_SIZE,
     PROTOCOLS,
     REFUSAL,
+    REFUSALS,
     ROCKETMQ_FAMILY,
     Family,
+    amqp_family,
     hopeless,
     hopeless_rocketmq,
     no_refusal,
@@ -23,8 +26,13 @@ from escrowmq.wire.sniff import (
 )
 
 
-def test_amqp_0_9_1_is_known() -> None:
-    assert sniff(b"AMQP\x00\x00\x09\x01") is Connection
+@pytest.mark.parametrize("version", [b"\0\0\x09\x01", b"\x01\x01\0\x09", b"\x01\x01\x08\0", b"\x01\x01\x09\x01"])
+def test_amqp_0_9_1_and_the_versions_before_it_are_known(version: bytes) -> None:
+    assert sniff(b"AMQP" + version) is Connection
+
+
+def test_amqp_0_10_is_known() -> None:
+    assert sniff(b"AMQP\x01\x01\x00\x0a") is Amqp010
 
 
 @pytest.mark.parametrize("layer", [b"\x00", b"\x02", b"\x03"])
@@ -32,7 +40,7 @@ def test_all_layers_of_amqp_1_0_are_known(layer: bytes) -> None:
     assert sniff(b"AMQP" + layer + b"\x01\x00\x00") is Amqp10
 
 
-@pytest.mark.parametrize("header", [b"AMQP\x00\x01\x01\x00", b"AMQP\x01\x01\x00\x0a", b"GET / HT", b"", b"AMQP"])
+@pytest.mark.parametrize("header", [b"AMQP\x00\x01\x01\x00", b"AMQP\x01\x01\x00\x0b", b"GET / HT", b"", b"AMQP"])
 def test_other_headers_are_not_known(header: bytes) -> None:
     assert sniff(header) is None
 
@@ -56,13 +64,22 @@ def test_the_refusal_is_a_supported_header() -> None:
         (b"AMQP\x00\x01\x01\x00", b"AMQP\x03\x01\x00\x00"),
         (b"AMQP\x03\x01\x00\x01", b"AMQP\x03\x01\x00\x00"),
         (b"AMQP\x00\x00\x08\x02", REFUSAL),
-        (b"AMQP\x01\x01\x00\x0a", REFUSAL),
+        (b"AMQP\x01\x01\x00\x0b", b"AMQP\x01\x01\x00\x0a"),
+        (b"AMQP\x01\x01\x08\x01", REFUSAL),
         (b"NOTANAMQPHEADER", REFUSAL),
         (b"", REFUSAL),
     ],
 )
 def test_an_unknown_header_is_answered_by_its_family(start: bytes, answer: bytes) -> None:
     assert refusal(start) == answer
+
+
+@pytest.mark.parametrize("version", REFUSALS)
+def test_what_is_not_amqp_is_answered_as_configured(version: str) -> None:
+    family = amqp_family(REFUSALS[version])
+    assert family.refusal(b"NOTANAMQPHEADER") == REFUSALS[version]
+    assert family.refusal(b"AMQP\x00\x01\x01\x00") == b"AMQP\x03\x01\x00\x00"
+    assert sniff(REFUSALS[version]) is not None
 
 
 @pytest.mark.parametrize("header", [b"\x00\x00\x00\x80\x00\x00\x00\x70", b"\x01\x00\x00\x00\x01\x00\x00\x10"])
@@ -87,7 +104,7 @@ def test_ports_of_amqp_know_no_protocol_of_rocketmq() -> None:
     ("family", "start", "words"),
     [
         (AMQP_FAMILY, b"PRI * HT", "rocketmq.grpc_address, by default port 8081"),
-        (AMQP_FAMILY, b"AMQP\x00\x01\x01\x00", "a version of AMQP that is neither"),
+        (AMQP_FAMILY, b"AMQP\x00\x01\x01\x00", "a version of AMQP that is none of"),
         (AMQP_FAMILY, b"\x16\x03\x01\x02", "TLS, but this port has none"),
         (AMQP_FAMILY, b"NOT AMQP", "an unknown protocol"),
         (ROCKETMQ_FAMILY, b"AMQP\x00\x00\x09\x01", "listen.address, by default port 5672"),

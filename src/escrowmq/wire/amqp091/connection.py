@@ -15,11 +15,12 @@ from escrowmq.wire.amqp091.channel import Channel
 from escrowmq.wire.amqp091.channel_rows import channel_rows
 from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.errors import reply_text
-from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, method_frame
+from escrowmq.wire.amqp091.frames import HEARTBEAT, PROTOCOL_HEADER, content_pieces, frame, method_frame
 from escrowmq.wire.amqp091.handshake import State
 from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.reading import Reader
 from escrowmq.wire.amqp091.table import FieldTable
+from escrowmq.wire.amqp091.versions import CURRENT, to_older
 from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
 from escrowmq.wire.flow import OutputFlow, PublishGate
 from escrowmq.wire.login import Login
@@ -40,6 +41,7 @@ class Connection:
         self.limits: EndpointLimits = host.limits
         self.login = Login(host, self, peer)
         self.state = State.HEADER
+        self.version = CURRENT
         self.session = Session(self.label)
         self.vhost: VirtualHost[Queue]
         self.door: Door  # checks every operation; set when the virtual host is known
@@ -143,9 +145,12 @@ class Connection:
         else:
             self.put_pieces(channel, pieces, after)
 
-    def send(self, method: Method) -> None:
-        """Send a method on channel 0."""
-        self.put(0, method_frame(0, method))
+    def send(self, method: Method, channel: int = 0) -> None:
+        """Send a method, in the form of the client's version."""
+        if self.version.is_older:
+            self.put(channel, frame(codes.FRAME_METHOD, channel, to_older(method)))
+        else:
+            self.put(channel, method_frame(channel, method))
 
     def confirm_later(self, confirms: Confirms, after: int) -> None:
         """Let a channel confirm publishes at the end of the turn, when the log is synced up to `after`."""

@@ -13,6 +13,7 @@ from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.table import FieldTable, decode_fields
+from escrowmq.wire.amqp091.versions import Version
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp091.connection import Connection
@@ -58,14 +59,16 @@ class State(Enum):
 
 def start(connection: Connection) -> None:
     """Offer mechanisms in answer to the protocol header."""
-    connection.put(0, _start_frame(tuple(connection.login.mechanisms)))
+    connection.put(0, _start_frame(tuple(connection.login.mechanisms), connection.version))
     connection.state = State.START
 
 
 @lru_cache(maxsize=16)
-def _start_frame(mechanisms: tuple[str, ...]) -> bytes:
+def _start_frame(mechanisms: tuple[str, ...], version: Version) -> bytes:
     """Return the frame that offers `mechanisms`. Encoding it takes longer than everything else before a login."""
-    start = spec.ConnectionStart(0, 9, dict(_PROPERTIES), " ".join(mechanisms).encode(), b"en_US")
+    start = spec.ConnectionStart(
+        version.major, version.minor, dict(_PROPERTIES), " ".join(mechanisms).encode(), b"en_US"
+    )
     return method_frame(0, start)
 
 

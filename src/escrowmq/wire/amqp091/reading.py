@@ -23,6 +23,7 @@ from escrowmq.wire.amqp091.frames import (
     METHOD_INDEX,
     PROTOCOL_HEADER,
     decode_method,
+    frame,
     frame_size,
     remainder,
 )
@@ -32,6 +33,7 @@ from escrowmq.wire.amqp091.method import Method
 from escrowmq.wire.amqp091.operations import Handler, admitted
 from escrowmq.wire.amqp091.publishing import LONGEST_RUN, PublishReader
 from escrowmq.wire.amqp091.settling import settle, settle_each
+from escrowmq.wire.amqp091.versions import ACCESS_REQUEST, ACCESS_REQUEST_OK, VERSIONS, from_older
 from escrowmq.wire.login import LoginFault
 from escrowmq.wire.outbox import LARGE
 from escrowmq.wire.unread import Unread
@@ -178,13 +180,16 @@ class Reader:
         self._unread.add(data[at:] if at else data, need)
 
     def _read_header(self, data: bytes) -> int:
-        if len(data) < len(PROTOCOL_HEADER) and PROTOCOL_HEADER.startswith(data):
+        size = len(PROTOCOL_HEADER)
+        if len(data) < size and any(header.startswith(data) for header in VERSIONS):
             return 0
-        if not data.startswith(PROTOCOL_HEADER):
+        version = VERSIONS.get(data[:size])
+        if version is None:
             self._connection.refuse_protocol()
             return len(data)
+        self._connection.version = version
         handshake.start(self._connection)
-        return len(PROTOCOL_HEADER)
+        return size
 
     def _read(self, buf: bytes, at: int) -> int:
         """Parse all complete frames. Returns where the rest begins. Raises SyntaxFault if the connection must end."""
@@ -445,6 +450,11 @@ class Reader:
                 decode(payload),
             )
             return
+        if self._connection.version.is_older:
+            if payload.startswith(ACCESS_REQUEST):
+                self._connection.put(channel.number, frame(codes.FRAME_METHOD, channel.number, ACCESS_REQUEST_OK))
+                return
+            payload = from_older(payload)
         method = decode(payload)
         self._requests.left -= METHOD
         handler = _CHANNEL_HANDLERS.get(method.INDEX)
@@ -537,11 +547,12 @@ class Reader:
             broker.access.check_channels(connection.user, broker.engine.channels[connection.user])
         except BrokerError as error:
             raise SyntaxFault(codes.NOT_ALLOWED, error.text, method.INDEX) from None
-        connection.channels[number] = channel = Channel(connection, number)
-        channel.send(spec.ChannelOpenOk())
+        connection.channels[number] = Channel(connection, number)
+        connection.send(spec.ChannelOpenOk(), number)
 
     def _connection_method(self, payload: bytes) -> None:
-        connection, method = self._connection, decode(payload)
+        connection = self._connection
+        method = decode(from_older(payload) if connection.version.is_older else payload)
         handler = handshake.HANDLERS.get(connection.state, {}).get(method.INDEX)
         if handler is not None:
             try:
