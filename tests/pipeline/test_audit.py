@@ -336,7 +336,7 @@ def test_a_violation_links_to_the_life_of_its_message(spark: SparkSession, tmp_p
     frame, i = journal.records(Kind.SETTLE)[0]
     frame.records.append(frame.records[i].twin())
     journal.write(tmp_path / "journal")
-    audit(tmp_path / "journal", out, spark=spark, options=Options(ids=True))
+    audit(tmp_path / "journal", out, spark=spark, options=Options())
     lives = sorted(rows(spark, out, "gold.lives"), key=lambda row: str(row["lsn"]))
     assert {(row["queue"], row["position"]) for row in lives} == {("orders", 1)}
     assert [row["message_id"] for row in lives if row["what"] == "published"] == ["m-0"]

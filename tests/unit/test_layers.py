@@ -55,6 +55,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "columnar": ("core.messages", "wire.amqp091"),
     "spark": ("client", "columnar", "core.records", "java"),
     "pipeline": (
+        "columnar",
         "core.branches.branch",
         "core.half.state",
         "core.messages",

@@ -84,7 +84,7 @@ class Options(NamedTuple):
     prepared_seconds: float = 3600.0
     unsettled_seconds: float = 86400.0
     routing: float = 0.0
-    ids: bool = False
+    ids: bool = True
     format: str | None = None
 
 

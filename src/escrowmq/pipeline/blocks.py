@@ -96,7 +96,7 @@ def bodies(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Rows:
         envelope: the length of each envelope, in bytes.
         count: the number of messages in each block.
     """
-    block, begin, size = _places(data, at, envelope, count)
+    block, begin, size = places(data, at, envelope, count)
     found = np.empty(len(block), BODY)
     found["size"], found["text"] = size, -1
     which, distinct = texts(data, at, envelope)  # envelopes repeat, so few checksums of envelopes are needed
@@ -122,7 +122,7 @@ def keys(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> Keys:
     form = data[at]
     if not (form == KEYED).any():
         return Keys(np.empty(0, np.int64), np.empty(0, np.int64), [])
-    block, begin, _ = _places(data, at, envelope, count)
+    block, begin, _ = places(data, at, envelope, count)
     keyed = np.flatnonzero(form[block] == KEYED)
     begin = begin[keyed]
     return Keys(keyed, *texts(data, begin + 1, integers(data[begin])))
@@ -133,7 +133,7 @@ def with_key(text: bytes, key: bytes) -> bytes:
     return text[:-2] + len(key).to_bytes(2, "little") + key
 
 
-def _places(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
+def places(data: Bytes, at: Ints, envelope: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
     """For each content of some blocks: the index of its block, its offset, and its size."""
     block, number = ragged(count)
     size = integers(take(data, (at + envelope)[block] + 4 * number, U32))

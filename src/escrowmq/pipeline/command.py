@@ -62,7 +62,12 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
 @click.option(
     "--payloads/--no-payloads", default=True, show_default=True, help="Keep the content of records in bronze."
 )
-@click.option("--ids", is_flag=True, help="Write a table with the message id, correlation id and publisher of all.")
+@click.option(
+    "--ids/--no-ids",
+    default=True,
+    show_default=True,
+    help="Write a table with the message id, correlation id and publisher of all messages.",
+)
 @click.option(
     "--prepared-limit",
     "prepared",

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-import pyarrow as pa
-
+from escrowmq.columnar.message import row
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.records.blocks import BLOCK, Block, decode_block
 from escrowmq.core.records.branches import decode_placed
@@ -21,16 +20,12 @@ from escrowmq.pipeline.frames import Records
 from escrowmq.pipeline.operations import Operations
 from escrowmq.wire.formats import FORMATS, MALFORMED
 
-SCHEMA: Final = pa.schema(
-    [
-        ("queue_id", pa.int64()),
-        ("position", pa.int64()),
-        ("publish_lsn", pa.int64()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-        ("publisher", pa.string()),
-    ]
-)
+PLAIN: Final = 91
+PACKED: Final = 92
+KEYED: Final = 93
+LISTED: Final = (PLAIN, PACKED, KEYED)
+"""The protocol numbers of envelopes whose messages have property lists of AMQP 0-9-1 (docs/internals/records.md)."""
+PROPERTIES: Final = ("message_id", "correlation_id", "user_id")
 
 
 class MessageIdentity(NamedTuple):
@@ -43,6 +38,9 @@ class MessageIdentity(NamedTuple):
 
 def identity(envelope: Envelope, content: bytes) -> MessageIdentity:
     """Return the identity of a message. It is empty for a form that is not known, and for damaged content."""
+    if envelope.protocol in LISTED:
+        said = row(envelope, content).properties
+        return MessageIdentity(*(None if name not in said else plain(str(said[name])) for name in PROPERTIES))
     form = FORMATS.get(envelope.protocol)
     if form is None:
         return MessageIdentity()
@@ -96,15 +94,3 @@ def published(
             continue
         publish = decode_publish(data)
         yield lsn, publish.targets, decode_block(data, publish.block, decode=_envelope)
-
-
-def batch(found: Records, operations: Operations, lookup: Lookup) -> pa.RecordBatch:
-    """Return the identities of all messages that records publish."""
-    rows: list[tuple[int, int, int, str | None, str | None, str | None]] = []
-    for lsn, targets, block in published(found, operations, lookup):
-        for i, content in enumerate(block.contents):
-            said = identity(block.envelope, content)
-            rows += [(target.queue, target.first + i, lsn, *said) for target in targets]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

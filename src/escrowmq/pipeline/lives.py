@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.pipeline import gold, identities, tasks, traces
+from escrowmq.pipeline import gold, identity_columns, tasks, traces
 from escrowmq.pipeline.ddl import ddl
 from escrowmq.pipeline.planning import plan
 from escrowmq.pipeline.report import SHOWN
@@ -21,7 +21,7 @@ def write_identities(audit: Audit) -> None:
     """Write the table of the ids and publishers of all messages, if that is wanted."""
     if audit.options.ids:
         task = tasks.Identities(audit.files)
-        audit.store.fill(audit.spark, "silver.identities", audit.pieces(), task, ddl(identities.SCHEMA))
+        audit.store.fill(audit.spark, "silver.identities", audit.pieces(), task, ddl(identity_columns.SCHEMA))
 
 
 def write(audit: Audit) -> None:

@@ -24,7 +24,7 @@ from escrowmq.pipeline import (
     frames,
     groups,
     half,
-    identities,
+    identity_columns,
     lifecycle,
     links,
     messages,
@@ -290,7 +290,7 @@ class Identities:
             for piece in _pieces_of(batches):
                 if piece.snapshot < 0:
                     for found in _records(self.journal, piece):
-                        yield identities.batch(found, operations(found), lookup)
+                        yield identity_columns.batch(found, operations(found), lookup)
         finally:
             reader.close()
 
