@@ -458,6 +458,12 @@ class Engine:
         """Return deliveries that have not failed to their places. They do not count towards the delivery limit."""
         self.modify(consumer, entries, _RELEASED)
 
+    def put_back(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Return deliveries to their places as if they had not been delivered: they are not marked as redelivered
+        unless they were before.
+        """
+        self._redelivery.put_back(consumer, entries)
+
     def modify(self, consumer: Consumer, entries: list[Entry], modification: Modification) -> None:
         """Return deliveries to their places, changed by `modification`. Dead-letter those that have failed too often,
         or all of them if the modification says so.

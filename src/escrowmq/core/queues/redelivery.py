@@ -65,8 +65,16 @@ class Redelivery:
         if queue is not None:
             self._modify(queue, entries, modification)
 
-    def _come_back(self, consumer: Consumer, entries: list[Entry]) -> Queue | None:
-        """Count the return of deliveries. Return the queue that they return to, or None."""
+    def put_back(self, consumer: Consumer, entries: list[Entry]) -> None:
+        """Return deliveries to their places as if they had not been delivered."""
+        queue = self._come_back(consumer, entries, counts=False)
+        if queue is not None:
+            queue.put_back(entries)
+
+    def _come_back(self, consumer: Consumer, entries: list[Entry], *, counts: bool = True) -> Queue | None:
+        """Count the return of deliveries, and the deliveries if that `counts`. Return the queue that they return to, or
+        None.
+        """
         queue = self._host.leave(consumer, len(entries))
         if queue.is_stream:
             return None
@@ -75,8 +83,9 @@ class Redelivery:
             return None
         if consumer.acquirer is not None:
             consumer.acquirer.given_back(queue, entries)
-        for entry in entries:
-            entry.deliveries += 1
+        if counts:
+            for entry in entries:
+                entry.deliveries += 1
         queue.counters.requeued += len(entries)
         return queue
 

@@ -210,3 +210,26 @@ class TestMarks:
         site.broker.engine.modify(consumer, [entry for _, entry in sink.got], Modification(failed=True))
         assert queue.marks == {}
         assert site.live() == (1 if kind == "stream" else 0)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_what_is_put_back_is_as_before_its_delivery(site: Site, before: int) -> None:
+    queue = site.queue()
+    site.publish("q", b"1", b"2")
+    for _ in range(before):
+        site.broker.engine.requeue(*taken(site, queue))
+    consumer, entries = taken(site, queue)
+    site.broker.engine.put_back(consumer, entries)
+    site.turn()
+    assert (queue.ready, queue.unsettled) == (2, 0)
+    _, entries = taken(site, queue)
+    assert [(entry.content, entry.deliveries) for entry in entries] == [(b"1", before), (b"2", before)]
+
+
+def test_nothing_is_put_back_into_a_deleted_queue(site: Site) -> None:
+    queue = site.queue()
+    site.publish("q", b"1")
+    consumer, entries = taken(site, queue)
+    site.broker.directory.delete_queue(queue)
+    site.broker.engine.put_back(consumer, entries)
+    assert (queue.ready, queue.unsettled) == (0, 0)
