@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from escrowmq.wire.amqp010 import messages
 from escrowmq.wire.amqp010.codec.structs import Command
 from escrowmq.wire.amqp010.ports import Handler
 
-HANDLERS: Final[Mapping[type[Command], Handler]] = {}
+HANDLERS: Final[Mapping[type[Command], Handler]] = {**messages.HANDLERS}
 """Handlers of the commands that a client may send, but for those of the class `execution`. A command without one is
 refused with not-implemented.
 """

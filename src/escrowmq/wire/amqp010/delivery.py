@@ -1,0 +1,154 @@
+"""The segments of transfers to consumers. Everything but times, message properties and body is built once for a run."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.wire.amqp010.codec.commands import encode_command
+from escrowmq.wire.amqp010.codec.errors import CodecError
+from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, DeliveryProperties, MessageTransfer
+from escrowmq.wire.amqp010.content import EXPIRATION, PROTOCOL, REDELIVERED, TIMESTAMP, extents
+from escrowmq.wire.amqp010.headers import with_history
+from escrowmq.wire.amqp010.translation import read_properties
+from escrowmq.wire.formats import translated
+from escrowmq.wire.outbox import LARGE, Piece
+
+if TYPE_CHECKING:
+    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.envelope import Envelope
+
+Segments = tuple[bytes, bytes, Piece]
+"""The payloads of the command segment, the header segment and the body segment."""
+
+_LONGEST: Final = 255
+_CODE: Final = DeliveryProperties.CODE
+_HEAD: Final = struct.Struct(">IHHBB")  # size and code of the struct, its flags, priority and mode
+_TIME: Final = struct.Struct(">Q")
+# Flags of the struct: the bits of the first octet are the first fields.
+_REDELIVERED: Final = 0x0400
+_FIXED: Final = 0x0800 | 0x1000 | 0x0001 | 0x0002  # priority, mode, exchange, routing key
+_TTL: Final = 0x2000
+_TIMESTAMP: Final = 0x4000
+_EXPIRATION: Final = 0x8000
+_PERSISTENT: Final = 2
+_TRANSIENT: Final = 1
+_TEMPLATES: Final = 64
+
+Template = tuple[bytes, bytes]
+"""The octets of the delivery properties before and behind the times that are in the content."""
+
+
+class TransferView:
+    """An envelope in the form in which AMQP 0-10 delivers it. It is kept with the envelope."""
+
+    __slots__ = ("_tail", "_templates")
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._templates: dict[tuple[int, bool, int], Template] = {}
+        self._tail = _str8(envelope.exchange) + _str8(envelope.routing_key)
+
+    def template(self, envelope: Envelope, flags: int, redelivered: bool, time: int) -> Template:
+        """Return the delivery properties around the times of contents that begin with `flags`, for messages that
+        arrived at `time`. The broker sets the expiration of messages with a time to live (section message).
+        """
+        own = envelope.ttl is not None and not flags & EXPIRATION
+        key = (flags, redelivered, time if own else 0)
+        found = self._templates.get(key)
+        if found is None:
+            if len(self._templates) >= _TEMPLATES:
+                self._templates.clear()
+            found = self._templates[key] = self._make(envelope, flags, redelivered, time if own else None)
+        return found
+
+    def _make(self, envelope: Envelope, flags: int, redelivered: bool, time: int | None) -> Template:
+        present, ttl, tail = _FIXED, b"", self._tail
+        if redelivered or flags & REDELIVERED:
+            present |= _REDELIVERED
+        if envelope.ttl is not None:
+            present |= _TTL
+            ttl = _TIME.pack(envelope.ttl)
+        if flags & TIMESTAMP:
+            present |= _TIMESTAMP
+        if flags & EXPIRATION:
+            present |= _EXPIRATION
+        elif time is not None and envelope.ttl is not None:
+            present |= _EXPIRATION
+            tail = _TIME.pack((time + envelope.ttl) // 1000) + tail
+        times = 8 * bool(flags & TIMESTAMP) + 8 * bool(flags & EXPIRATION)
+        size = _HEAD.size - 4 + len(ttl) + times + len(tail)
+        mode = _PERSISTENT if envelope.durable else _TRANSIENT
+        return _HEAD.pack(size, _CODE, present, envelope.priority & 0xFF, mode) + ttl, tail
+
+
+def _str8(text: str) -> bytes:
+    octets = text.encode("utf-8", "replace")
+    if len(octets) > _LONGEST:  # versions that did not check tags of RocketMQ have stored longer ones
+        octets = b""
+    return bytes((len(octets),)) + octets
+
+
+def view_of(envelope: Envelope) -> TransferView:
+    """Return the view of an envelope of this protocol, which is kept with it."""
+    view = envelope.view
+    if view.__class__ is not TransferView:
+        view = envelope.view = TransferView(envelope)
+    assert isinstance(view, TransferView)
+    return view
+
+
+class OutgoingTransfers:
+    """Builds the transfers to one subscription."""
+
+    __slots__ = ("_command",)
+
+    def __init__(self, destination: str, *, explicit: bool, acquired: bool) -> None:
+        """The client accepts each transfer if that is `explicit`. It has to acquire those that are not `acquired`."""
+        self._command = encode_command(
+            MessageTransfer(
+                destination,
+                AcceptMode.EXPLICIT if explicit else AcceptMode.NONE,
+                AcquireMode.PRE_ACQUIRED if acquired else AcquireMode.NOT_ACQUIRED,
+            )
+        )
+
+    def build(self, entries: list[Entry]) -> list[Segments]:
+        """Return the segments of `entries`."""
+        return [(self._command, *segments_of(entry)) for entry in entries]
+
+
+def segments_of(entry: Entry) -> tuple[bytes, Piece]:
+    """Return the payloads of the header segment and of the body segment of a delivery."""
+    run, content = entry.run, entry.content
+    envelope = run.envelope
+    if envelope.protocol != PROTOCOL:
+        envelope, content = translated(envelope, content, PROTOCOL)
+    if envelope.deaths:
+        content = _dead(envelope, content)
+    start, at = extents(content)
+    before, behind = view_of(envelope).template(envelope, content[0], entry.deliveries > 0, run.time)
+    properties = content[start:at] if at - start > 4 else b""
+    body: Piece = memoryview(content)[at:] if len(content) - at >= LARGE else content[at:]
+    return b"".join((before, content[1:start], behind, properties)), body
+
+
+def _dead(envelope: Envelope, content: bytes) -> bytes:
+    """Return the content of a dead letter with its history, and without an expiration that counts no more."""
+    start, at = extents(content)
+    flags, times = content[0], content[1:start]
+    if flags & EXPIRATION:
+        flags, times = flags & ~EXPIRATION, times[:-8]
+    encoded = content[start:at]
+    try:
+        properties = read_properties(encoded if len(encoded) > 4 else b"")
+        properties.application_headers = with_history(envelope, properties.application_headers or {})
+        encoded = properties.write()
+    except CodecError:
+        pass  # it was stored by no endpoint, so it is delivered as it is
+    return bytes((flags,)) + times + encoded + content[at:]
+
+
+def size_of(entry: Entry) -> int:
+    """Return the octets of header and body of a delivery, which byte credit counts."""
+    header, body = segments_of(entry)
+    return len(header) + len(body)

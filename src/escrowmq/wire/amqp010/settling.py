@@ -1,0 +1,201 @@
+"""The settlement of deliveries: message.accept, reject, release and acquire. Ranges may be huge, so the work is done in
+pieces. Numbers that are not outstanding are passed over, as other brokers do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from escrowmq.core.branches.branch import RETURN, Keep, Settlement, TransactionBranch
+from escrowmq.core.branches.xa_branch import XaBranch
+from escrowmq.core.budget import DEAD_LETTERED, EXAMINED, RETURNED, SETTLED
+from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.queues.outcome import Disposition, Outcome
+from escrowmq.core.queues.returning import TOGETHER, Standstill
+from escrowmq.core.queues.runs import Stretch
+from escrowmq.core.queues.unsettled import Unsettled, by_consumer, entries_by_consumer
+from escrowmq.wire.amqp010.codec.spec import Acquired, RejectCode
+from escrowmq.wire.amqp010.ports import Reply
+from escrowmq.wire.amqp010.sequence import Numbers, counted, wire_ranges
+from escrowmq.wire.amqp010.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from escrowmq.wire.amqp010.codec.spec import MessageAccept, MessageAcquire, MessageReject, MessageRelease
+    from escrowmq.wire.amqp010.codec.types import Ranges
+    from escrowmq.wire.amqp010.ports import Content, SessionPort, Work
+
+AT_ONCE: Final = 500
+"""Unsettled deliveries up to which an acceptance is a single piece of work."""
+_ACCEPTED_TOGETHER: Final = 2 * TOGETHER  # acceptances cost less than returns
+_RANGES: Final = 64  # ranges up to which an acceptance is a single piece of work
+_ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
+
+
+def message_accept(session: SessionPort, command: MessageAccept, _: Content | None) -> Work | None:
+    """Accept deliveries: they have left their queues, or do so when the transaction is committed."""
+    subscriptions = session.part(Subscriptions)
+    ranges = _tags(session, command.transfers)
+    if subscriptions.unsettled.count <= AT_ONCE and len(ranges) <= _RANGES:
+        taken: list[Stretch] = []
+        for first, last in ranges:
+            taken += subscriptions.unsettled.take_between(first, last)
+        if taken:
+            _accept(subscriptions, taken)
+        return None
+    return _accept_in_pieces(subscriptions, ranges)
+
+
+def _accept_in_pieces(subscriptions: Subscriptions, ranges: list[tuple[int, int]]) -> Work:
+    requests = subscriptions.broker.engine.requests
+    for taken in _pieces(subscriptions, ranges, _ACCEPTED_TOGETHER):
+        if taken:
+            requests.left -= sum([len(entries) for _, entries, _ in taken]) // SETTLED + _accept(subscriptions, taken)
+        if requests.left <= 0:
+            yield None
+    return None
+
+
+def _accept(subscriptions: Subscriptions, taken: list[Stretch]) -> int:
+    """Accept deliveries. Return the number of consumers that they belong to."""
+    branch = subscriptions.session.branch
+    if branch is not None:
+        groups = _enlist(subscriptions, branch, taken)
+    else:
+        found = entries_by_consumer(taken)
+        groups = len(found)
+        subscriptions.broker.engine.settle_each(found, _ACCEPTED)
+    subscriptions.count_freed()
+    return groups
+
+
+def _enlist(subscriptions: Subscriptions, branch: TransactionBranch, taken: list[Stretch]) -> int:
+    """Accept deliveries in a transaction. After a rollback of a local one the client still holds them (TX-4); those of
+    a distributed one return to their queues (DTX-14).
+    """
+    returns = isinstance(branch, XaBranch)
+    groups = by_consumer(taken)
+    for i, (consumer, tags, entries) in enumerate(groups, 1):
+        undo = RETURN if returns else Keep(subscriptions, tags)
+        try:
+            subscriptions.broker.transactions.enlist(branch, Settlement(consumer, entries, _ACCEPTED, undo))
+        except BrokerError:  # the branch has undone the settlement that it refused
+            for other, others, rest in groups[i:]:
+                subscriptions.keep(other, others, rest)
+            raise
+    return len(groups)
+
+
+def message_release(session: SessionPort, command: MessageRelease, _: Content | None) -> Work:
+    """Return deliveries to their places in their queues. With `set-redelivered` they count as failed deliveries;
+    otherwise they are as before their delivery. A shown message can be acquired no more.
+    """
+    subscriptions = session.part(Subscriptions)
+    ranges = _tags(session, command.transfers)
+    for first, last in ranges:
+        subscriptions.shown.take(first - 1, last - 1, last - first + 1)
+    engine = session.broker.engine
+    give_back = engine.requeue if command.set_redelivered else engine.put_back
+    pause = Standstill(subscriptions.unsettled.queues())
+    try:
+        for taken in _pieces(subscriptions, ranges, min(TOGETHER, engine.returns.piece)):
+            for consumer, entries in entries_by_consumer(taken).items():
+                engine.requests.left -= 1 + len(entries) // RETURNED
+                give_back(consumer, entries)
+            if engine.requests.left <= 0:
+                yield None
+    finally:
+        pause.end(engine.dirty)
+    subscriptions.count_freed()
+    return None
+
+
+def message_reject(session: SessionPort, command: MessageReject, _: Content | None) -> Work:
+    """Dead-letter deliveries. Messages that the client has not acquired stay where they are (rule acquisition)."""
+    if command.code not in (None, RejectCode.UNSPECIFIED, RejectCode.UNROUTABLE, RejectCode.IMMEDIATE):
+        raise BrokerError(Condition.INVALID_ARGUMENT, f"there is no reject-code {command.code}")
+    subscriptions = session.part(Subscriptions)
+    engine, unsettled = session.broker.engine, subscriptions.unsettled
+    for first, last in _tags(session, command.transfers):
+        tag = first
+        while unsettled.count:
+            most = min(max(engine.requests.left // DEAD_LETTERED, 1), TOGETHER)
+            reached = _reach(unsettled, tag, last, most)
+            if reached is None:
+                break
+            portion = engine.dead_letters.portion(Outcome.REJECTED)
+            reached = portion.reach(unsettled.stretches(tag), tag, reached, most)
+            taken = unsettled.take_between(tag, reached)
+            engine.settle_each(entries_by_consumer(taken), Disposition.REJECTED)
+            engine.requests.left -= DEAD_LETTERED * sum([len(entries) for _, entries, _ in taken])
+            tag = reached + 1
+            if engine.requests.left <= 0:
+                yield None
+    subscriptions.count_freed()
+    return None
+
+
+def message_acquire(session: SessionPort, command: MessageAcquire, _: Content | None) -> Work:
+    """Take messages that were shown to browsing subscriptions, as far as they are still in their queues. The result
+    names those that the client has now.
+    """
+    subscriptions = session.part(Subscriptions)
+    engine = session.broker.engine
+    acquired = Numbers()
+    for first, last in counted(command.transfers or (), session.next_id):
+        number = first
+        while number <= last:
+            most = min(max(engine.requests.left // EXAMINED, 1), TOGETHER)
+            runs, number = subscriptions.shown.take(number, last, most)
+            for run in runs:
+                engine.requests.left -= EXAMINED * run.length
+                for i in range(run.length if not run.queue.deleted else 0):
+                    entries = engine.fetch_at(run.queue, run.position + i, label=session.label)
+                    if entries:
+                        acquired.add(run.first + i, run.first + i)
+                        subscriptions.unsettled.restore(run.queue.getter, [run.first + i + 1], entries)
+            if engine.requests.left <= 0:
+                yield None
+    session.count_held()
+    return Reply(Acquired(wire_ranges(list(acquired))))
+
+
+def _tags(session: SessionPort, transfers: Ranges | None) -> list[tuple[int, int]]:
+    """The tags of deliveries in ranges of transfers. Raises INVALID_ARGUMENT for a range that ends before it begins."""
+    return [(first + 1, last + 1) for first, last in counted(transfers or (), session.next_id)]
+
+
+def _pieces(subscriptions: Subscriptions, ranges: list[tuple[int, int]], most: int) -> Iterator[list[Stretch]]:
+    """Remove and yield the unsettled deliveries in `ranges`, at most `most` at a time. A range without any is a piece,
+    too.
+    """
+    unsettled = subscriptions.unsettled
+    for first, last in ranges:
+        tag: int | None = first
+        while tag is not None:
+            reached = _reach(unsettled, tag, last, most)
+            if reached is None:
+                subscriptions.broker.engine.requests.left -= 1
+                yield []
+                break
+            yield unsettled.take_between(tag, reached)
+            tag = reached + 1
+
+
+def _reach(unsettled: Unsettled, first: int, last: int, most: int) -> int | None:
+    """Return the tag of the `most`-th delivery with a tag from `first` on, or of the last one up to `last`, if that
+    comes first. None if there is no delivery in this range.
+    """
+    reached: int | None = None
+    for tag, entries, _ in unsettled.stretches(first):
+        if tag > last:
+            break
+        begin, end = max(tag, first), min(tag + len(entries) - 1, last)
+        if begin > end:
+            continue
+        if end - begin + 1 >= most:
+            return begin + most - 1
+        most -= end - begin + 1
+        reached = end
+    return reached

@@ -1,0 +1,200 @@
+"""Accept, reject, release and acquire, outside and inside transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from escrowmq.core.branches.branch import Limits
+from escrowmq.core.branches.watch import Watch
+from escrowmq.core.queues.queue import Queue
+from escrowmq.wire.amqp010.codec.spec import (
+    Acquired,
+    ErrorCode,
+    MessageAccept,
+    MessageAcquire,
+    MessageReject,
+    MessageRelease,
+    RejectCode,
+    SessionCompleted,
+)
+from tests.unit.wire.amqp010.clients import Client
+from tests.unit.wire.amqp010.messaging import bodies, delivered, publish, queue, subscribe
+
+
+def holding(count: int = 6, **arguments: Any) -> tuple[Client, Queue]:
+    """A client with unsettled deliveries 0 to `count` - 1."""
+    client = Client()
+    found = queue(client.server, **arguments)
+    publish(client, *[b"%d" % number for number in range(count)])
+    client.inbox.clear()
+    subscribe(client)
+    assert len(bodies(client)) == count
+    return client, found
+
+
+def again(client: Client) -> list[tuple[bytes, bool]]:
+    """What is delivered to another subscription, and whether it is marked as redelivered."""
+    subscribe(client, to="again")
+    return [(one.body, one.delivery.redelivered) for one in delivered(client) if one.transfer.destination == "again"]
+
+
+def test_accepted_deliveries_leave_their_queue() -> None:
+    client, found = holding()
+    client.do(MessageAccept(((0, 1), (3, 3))))
+    assert found.unsettled == 3
+    client.do(MessageAccept(((0, 5),)))
+    assert (found.unsettled, found.ready) == (0, 0)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_huge_range_of_unknown_deliveries_is_cheap_and_harmless() -> None:
+    client, found = holding(2)
+    requests = client.server.broker.engine.requests
+    before = requests.left
+    client.do(MessageAccept(((0x80000000, 0xFFFFFFFF), (5, 0x7FFFFFF0))))
+    assert before - requests.left < 50
+    assert found.unsettled == 2
+    client.do(MessageAccept(((0, 0x7FFFFFFF),)))
+    assert found.unsettled == 0
+
+
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    client, _ = holding(1)
+    client.refused(MessageAccept(((0, 0xFFFFFFFF),)), ErrorCode.INVALID_ARGUMENT)
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("command", [MessageAccept, MessageRelease, MessageReject])
+def test_many_deliveries_are_settled_in_several_turns(command: type[Any]) -> None:
+    client, found = holding(0)
+    for at in range(0, 12_000, 1000):
+        publish(client, *[b"%d" % number for number in range(at, at + 1000)])
+    client.inbox.clear()
+    assert found.unsettled == 12_000
+    server, port = client.server, client.port
+    server.receive(port, client.octets(command(((0, 0x7FFFFFFF),))))
+    server.end_one_turn()
+    assert 0 < found.unsettled < 12_000
+    server.end_turn()
+    server.run_disk()
+    assert found.unsettled == 0 or command is MessageRelease
+
+
+@pytest.mark.parametrize(("marked", "redelivered"), [(False, False), (True, True)])
+def test_a_release_says_whether_the_delivery_counts(marked: bool, redelivered: bool) -> None:
+    client, found = holding(2)
+    client.server.broker.engine.unsubscribe(next(iter(found.consumers)))
+    client.do(MessageRelease(((0, 1),), set_redelivered=marked))
+    assert (found.ready, found.unsettled) == (2, 0)
+    assert again(client) == [(b"0", redelivered), (b"1", redelivered)]
+
+
+def test_only_marked_releases_count_towards_the_delivery_limit() -> None:
+    client, found = holding(1, queue_type="quorum", delivery_limit=1)
+    for _ in range(5):
+        client.command(MessageRelease(((0, 100),)))
+        client.inbox.clear()
+    assert found.unsettled == 1
+    for _ in range(3):
+        client.command(MessageRelease(((0, 100),), set_redelivered=True))
+        client.inbox.clear()
+    assert (found.ready, found.unsettled) == (0, 0)
+
+
+@pytest.mark.parametrize("code", [*RejectCode, None])
+def test_rejected_deliveries_are_dead_letters(code: RejectCode | None) -> None:
+    client, found = holding(3, dead_letter_exchange="", dead_letter_routing_key="dead")
+    dead = queue(client.server, "dead")
+    client.do(MessageReject(((0, 1),), code, "why"))
+    assert (found.unsettled, dead.ready) == (1, 2)
+    subscribe(client, "dead", to="dead")
+    first = delivered(client)[0]
+    assert first.properties is not None
+    assert first.properties.application_headers is not None
+    assert first.properties.application_headers["x-first-death-queue"] == "q"
+
+
+def test_an_unknown_reject_code_is_refused() -> None:
+    client, _ = holding(1)
+    client.refused(MessageReject(((0, 0),), 3), ErrorCode.INVALID_ARGUMENT)
+
+
+def browsing(count: int = 3) -> tuple[Client, Queue]:
+    client = Client()
+    found = queue(client.server)
+    publish(client, *[b"%d" % number for number in range(count)])
+    client.inbox.clear()
+    subscribe(client, acquire_mode=1)
+    shown = delivered(client)
+    assert [(one.body, one.transfer.acquire_mode) for one in shown] == [(b"%d" % n, 1) for n in range(count)]
+    assert (found.ready, found.unsettled) == (count, 0)
+    return client, found
+
+
+def test_shown_messages_can_be_acquired_once() -> None:
+    client, found = browsing()
+    assert client.do(MessageAcquire(((0, 1),))) == Acquired(((0, 1),))
+    assert (found.ready, found.unsettled) == (1, 2)
+    assert client.do(MessageAcquire(((0, 2),))) == Acquired(((2, 2),))
+    client.do(MessageAccept(((0, 2),)))
+    assert (found.ready, found.unsettled) == (0, 0)
+
+
+def test_messages_that_others_have_taken_are_not_acquired() -> None:
+    client, found = browsing()
+    subscribe(client, to="taker", credit=1)
+    assert bodies(client) == [b"0"]
+    assert client.do(MessageAcquire(((0, 2),))) == Acquired(((1, 2),))
+    assert found.unsettled == 3
+
+
+def test_what_is_not_acquired_can_be_neither_accepted_nor_rejected() -> None:
+    client, found = browsing()
+    client.do(MessageAccept(((0, 0),)))
+    client.do(MessageReject(((1, 1),), 0))
+    assert found.ready == 3
+    client.do(MessageRelease(((0, 1),)))
+    assert client.do(MessageAcquire(((0, 2),))) == Acquired(((2, 2),))
+
+
+def test_acquired_messages_return_when_they_are_released() -> None:
+    client, found = browsing()
+    client.do(MessageAcquire(((0, 2),)))
+    client.command(MessageRelease(((0, 2),)))
+    assert (found.ready, found.unsettled) == (3, 0)
+
+
+@pytest.mark.rule("TX-4")
+def test_after_a_rollback_the_client_still_has_what_it_accepted() -> None:
+    client, found = holding(3)
+    broker = client.server.broker
+    session = client.port.endpoint.sessions[1]
+    session.branch = broker.transactions.begin(Limits(), Watch(broker.engine.deadlines, 0, lambda: None))
+    client.do(MessageAccept(((0, 1),)))
+    assert found.unsettled == 3
+    broker.transactions.rollback(session.branch)
+    assert (found.ready, found.unsettled) == (0, 3)
+    broker.transactions.begin_again(session.branch)
+    client.do(MessageAccept(((0, 2),)))
+    broker.transactions.commit(session.branch)
+    assert (found.ready, found.unsettled) == (0, 0)
+
+
+@pytest.mark.rule("TX-13")
+def test_an_acceptance_beyond_the_limit_of_a_transaction_is_undone() -> None:
+    client, found = holding(3)
+    broker = client.server.broker
+    session = client.port.endpoint.sessions[1]
+    session.branch = broker.transactions.begin(Limits(operations=1), Watch(broker.engine.deadlines, 0, lambda: None))
+    number = client.command(MessageAccept(((0, 2),)))
+    client.raised(ErrorCode.RESOURCE_LIMIT_EXCEEDED, number)
+    assert (found.ready, found.unsettled) == (3, 0)
+
+
+def test_settlements_complete_in_order() -> None:
+    client, _ = holding(2)
+    client.send_bytes(client.octets(MessageAccept(((0, 0),))) + client.octets(MessageReject(((1, 1),), 0)))
+    assert isinstance(client.inbox[0].operation, SessionCompleted)
+    client.completes(client.sent[1] - 2, client.sent[1] - 1)
