@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from escrowmq.history.index import FOLDER, NAME
+from escrowmq.history.index import FOLDER, NAME, MessageIndex
 from tests.unit.history.test_following import follow, told, written
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "escrowmq.history", str(folder)]
+def run(folder: Path, reserve: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "escrowmq.history", str(folder), str(reserve)]
     return subprocess.run(command, input="", capture_output=True, text=True, check=False)
 
 
@@ -38,3 +39,13 @@ def test_a_folder_without_a_journal_ends_it_with_a_reason(tmp_path: Path) -> Non
     (tmp_path / FOLDER).touch()
     done = run(tmp_path)
     assert (done.returncode, "cannot be kept up to date" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+def test_an_index_on_a_nearly_full_disk_does_not_grow_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    written(tmp_path, 2).journal.close()
+    done = run(tmp_path, reserve=1 << 60)
+    assert (done.returncode, "bytes are free on the disk, which are left to the broker" in done.stderr) == (0, True)
+    with closing(MessageIndex(tmp_path, read_only=True)) as index:
+        assert (index.end_lsn, index.search("m1")) == (0, [])
+    assert run(tmp_path).stderr == ""
+    assert told(tmp_path, "m1") == ["published", "accepted"]

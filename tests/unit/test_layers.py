@@ -37,6 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "admin.http",
         "core.records.kinds",
         "history",
+        "human",
         "inspection.describe",
         "journal.errors",
         "journal.format",

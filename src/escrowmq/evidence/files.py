@@ -9,14 +9,19 @@ from pathlib import Path
 from escrowmq.evidence.audits import AuditFolder
 from escrowmq.evidence.commands import OperatorCommand
 from escrowmq.evidence.indexing import Indexer
+from escrowmq.history.room import reserve_of
 
 
 class BrokerFiles:
-    """The files of the broker whose journal is in `data_dir`. `audits` and `backups` are the configured folders."""
+    """The files of the broker whose journal is in `data_dir`. `audits` and `backups` are the configured folders.
+    `disk_limit` is the free space below which the broker raises its disk alarm, in bytes.
+    """
 
-    def __init__(self, data_dir: Path, audits: Path | None = None, backups: Path | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, audits: Path | None = None, backups: Path | None = None, disk_limit: int = 0
+    ) -> None:
         self.data_dir = data_dir
-        self.indexer = Indexer(data_dir)
+        self.indexer = Indexer(data_dir, reserve_of(disk_limit))
         self.audits = None if audits is None else AuditFolder(audits)
         command, data = [sys.executable, "-m", "escrowmq"], str(data_dir)
         auditing = [*command, "audit", data, "--out", str(audits)]

@@ -72,7 +72,7 @@ class FileRoutes:
             raise BadQuery("the query needs either id or correlation_id")
         search = by_message_id(message_id) if message_id else by_correlation_id(correlation_id)
         found, end_lsn = await self._lives(reading, search)
-        return _shaped(found, end_lsn)
+        return self._shaped(found, end_lsn)
 
     async def message(self, reading: Reading) -> Any:
         """Answer with the life of the message at a position of a queue, or those of queues that had the same name."""
@@ -88,13 +88,23 @@ class FileRoutes:
             raise NothingThere(
                 f"no such message is in the index, which has reached LSN {found.end_lsn:#x} of {end_lsn:#x}"
             )
-        return _shaped(found, end_lsn)
+        return self._shaped(found, end_lsn)
 
     async def _lives(self, reading: Reading, search: Search) -> tuple[LivesFound, int]:
         await self._files.indexer.looked()
         found = await lives(self._files.data_dir, search, reading.ask, reading.operator)
         status = await reading.ask("status")
         return found, status["journal"]["end_lsn"]
+
+    def _shaped(self, found: LivesFound, end_lsn: int) -> dict[str, Any]:
+        return {
+            "indexed_lsn": found.end_lsn,
+            "end_lsn": end_lsn,
+            "complete": found.end_lsn >= end_lsn,
+            "stopped": self._files.indexer.stopped,
+            "messages": [shaped(life) for life in found.lives],
+            "most": LIVES,
+        }
 
     async def journal(self, reading: Reading) -> Any:
         """Answer with records by address: those between `from` and `to`, or the newest ones."""
@@ -178,13 +188,3 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST_RECORDS):
         raise BadQuery(f"count is a number from 1 to {MOST_RECORDS}")
     return int(text)
-
-
-def _shaped(found: LivesFound, end_lsn: int) -> dict[str, Any]:
-    return {
-        "indexed_lsn": found.end_lsn,
-        "end_lsn": end_lsn,
-        "complete": found.end_lsn >= end_lsn,
-        "messages": [shaped(life) for life in found.lives],
-        "most": LIVES,
-    }

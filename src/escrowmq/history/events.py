@@ -21,7 +21,7 @@ from escrowmq.core.records.queue_state import decode_returned
 from escrowmq.core.records.reservations import decode_held
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.records.termini import decode_acquired, decode_given_back
-from escrowmq.wire.formats import FORMATS
+from escrowmq.wire.formats import ids_of_each
 from escrowmq.wire.neutral import Id
 
 Payload = bytes | memoryview
@@ -226,23 +226,12 @@ def _half_resumed(_: int, data: Payload) -> Iterator[Found]:
 def _ids(data: Payload, at: int) -> list[tuple[str | None, str | None]]:
     """Return the ids of the messages of the block at offset `at`. One that cannot be read has none."""
     block = decode_block(data, at)
-    found = FORMATS.get(block.envelope.protocol)
-    if found is None:
-        return [(None, None)] * len(block.contents)
-    ids: list[tuple[str | None, str | None]] = []
-    for content in block.contents:
-        try:
-            message = found.neutral(block.envelope, content)
-        except Exception:  # noqa: BLE001 - the content of a damaged journal may be anything
-            ids.append((None, None))
-        else:
-            ids.append((_text(message.message_id), _text(message.correlation_id)))
-    return ids
+    return [(_text(ident), _text(correlation)) for ident, correlation in ids_of_each(block.envelope, block.contents)]
 
 
 def _text(value: Id | None) -> str | None:
-    if value is None:
-        return None
+    if value is None or type(value) is str:
+        return value
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

@@ -14,7 +14,9 @@ FOLDER: Final = "index"
 NAME: Final = "messages.sqlite"
 WIDE: Final = 4096
 """Events about more messages than this are looked at one by one."""
-VERSION: Final = 1
+VERSION: Final = 2
+CACHE_KIB: Final = 32 << 10
+"""Memory for the parts of the file that are written to. Ids are often random, and so are their places in it."""
 MOST: Final = 200
 """Messages that a search returns."""
 MOST_MOMENTS: Final = 1000
@@ -32,11 +34,15 @@ create table event (
 create index message_id on message (id) where id is not null;
 create index message_correlation on message (correlation) where correlation is not null;
 create index message_place on message (queue, position);
-create index message_block on message (block, number);
-create index message_lsn on message (lsn);
+create index message_block on message (block);
 create index event_place on event (wide, queue, first);
-create index event_lsn on event (lsn);
 """
+
+
+_GROWING: Final = ("message", "event")
+"""Tables whose rows are in the order of their addresses, so that their numbers serve as an index of these."""
+_TOGETHER: Final = 10_000
+"""Rows that are inserted together."""
 
 
 class IndexedPlace(NamedTuple):
@@ -70,11 +76,14 @@ class MessageIndex:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._inode = _inode(path)
+        self._messages: list[Sequence[Any]] = []  # rows that are to be inserted
+        self._events: list[Sequence[Any]] = []
         mode = "ro" if read_only else "rw"
         self._db = sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
         if not read_only:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = off")  # it can be made again from the journal
+            self._db.execute(f"pragma cache_size = -{CACHE_KIB}")
             if self._get("version") != VERSION:
                 self.clear()
 
@@ -107,8 +116,12 @@ class MessageIndex:
             self._set("next", 0)
         start: int = self._get("next")
         self._db.execute("begin immediate")
-        for table in ("message", "event", "branch"):
-            self._db.execute(f"delete from {table} where lsn >= ?", (start,))  # noqa: S608 - the names are ours
+        self._messages.clear()
+        self._events.clear()
+        for table in _GROWING:
+            kept = self._row(f"select rowid from {table} where lsn < ? order by rowid desc", start)  # noqa: S608
+            self._db.execute(f"delete from {table} where rowid > ?", (kept or 0,))  # noqa: S608 - the names are ours
+        self._db.execute("delete from branch where lsn >= ?", (start,))
         return start
 
     def add_queue(self, number: int, vhost: str, name: str, lsn: int) -> None:
@@ -120,20 +133,12 @@ class MessageIndex:
         for each in found:
             match each:
                 case MessageEvent(queue, first, length, what, detail):
-                    row: Sequence[Any] = (
-                        queue,
-                        first,
-                        first + length - 1,
-                        lsn,
-                        time_us,
-                        what,
-                        _valid(detail),
-                        length > WIDE,
-                    )
-                    self._db.execute("insert into event values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                    last = first + length - 1
+                    self._events.append((queue, first, last, lsn, time_us, what, _valid(detail), length > WIDE))
                 case IndexedBlock():
                     self._add_block(each, lsn)
                 case IndexedPlacement(block, queue, first):
+                    self._insert()
                     self._db.execute(
                         "insert into message select id, correlation, ?, ? + number, block, number, ? from ("
                         "select distinct id, correlation, block, number from message where block = ?)",
@@ -141,37 +146,44 @@ class MessageIndex:
                     )
                 case IndexedBranch(number, xid):
                     self._db.execute("insert or replace into branch values (?, ?, ?)", (number, _valid(xid), lsn))
+        if len(self._messages) + len(self._events) >= _TOGETHER:
+            self._insert()
 
     def _add_block(self, block: IndexedBlock, lsn: int) -> None:
         places: Sequence[tuple[int | None, int | None]] = block.targets or [(None, None)]
-        self._db.executemany(
-            "insert into message values (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    _valid(ident),
-                    _valid(correlation),
-                    queue,
-                    None if first is None else first + number,
-                    block.lsn,
-                    number,
-                    lsn,
-                )
-                for queue, first in places
-                for number, (ident, correlation) in enumerate(block.ids)
+        for queue, first in places:
+            self._messages += [
+                (_valid(ident), _valid(correlation), queue, None if first is None else first + n, block.lsn, n, lsn)
+                for n, (ident, correlation) in enumerate(block.ids)
                 if ident is not None or correlation is not None
-            ],
-        )
+            ]
+
+    def _insert(self) -> None:
+        """Insert the rows that were gathered. They are in the order of their addresses, and so are their numbers."""
+        if not self._messages and not self._events:
+            return
+        self._db.executemany("insert into message values (?, ?, ?, ?, ?, ?, ?)", self._messages)
+        self._db.executemany("insert into event values (?, ?, ?, ?, ?, ?, ?, ?)", self._events)
+        self._messages.clear()
+        self._events.clear()
 
     def commit(self, next_lsn: int, end_lsn: int) -> None:
         """End the change: the records before `next_lsn` are there for good, those up to `end_lsn` for now."""
+        self._insert()
         self._set("next", next_lsn)
         self._set("end", end_lsn)
         self._db.execute("commit")
 
     def prune(self, oldest: int) -> None:
         """Forget what records before `oldest` said, which the journal no longer has."""
-        for table in ("message", "event", "branch"):
-            self._db.execute(f"delete from {table} where lsn < ?", (oldest,))  # noqa: S608 - the names are ours
+        self._insert()
+        for table in _GROWING:
+            kept = self._row(f"select rowid from {table} where lsn >= ? order by rowid", oldest)  # noqa: S608
+            if kept is None:
+                self._db.execute(f"delete from {table}")  # noqa: S608 - the names are ours
+            else:
+                self._db.execute(f"delete from {table} where rowid < ?", (kept,))  # noqa: S608
+        self._db.execute("delete from branch where lsn < ?", (oldest,))
 
     # -- reading
 
@@ -210,6 +222,7 @@ class MessageIndex:
 
     def life(self, queue: int, position: int) -> list[LifeMoment]:
         """Return what happened to the message at a position of a queue, in order, at most `MOST_MOMENTS`."""
+        self._insert()
         rows = self._db.execute(
             "select lsn, time_us, what, detail from event where queue = ?1 and first <= ?2 and last >= ?2 and ("
             "(wide = 0 and first > ?2 - ?3) or wide = 1) order by lsn, rowid limit ?4",
@@ -223,12 +236,20 @@ class MessageIndex:
         return None if row is None else row[0]
 
     def _places(self, condition: str, *values: object) -> list[IndexedPlace]:
+        self._insert()
         rows = self._db.execute(
             "select m.id, m.correlation, m.queue, q.vhost, q.name, m.position, min(m.lsn) from message m "  # noqa: S608
             f"left join queue q on q.id = m.queue where {condition} group by 1, 2, 3, 6 order by 7 limit {MOST}",
             values,
         )
         return [IndexedPlace(*row) for row in rows]
+
+    def _row(self, query: str, *values: object) -> Any:
+        """Return the first value of the first row; None if there is none. Without an index, SQLite looks at the rows in
+        their order until it has found one, and these queries need few.
+        """
+        row = self._db.execute(f"{query} limit 1", values).fetchone()
+        return None if row is None else row[0]
 
     def _get(self, name: str) -> Any:
         try:
@@ -256,4 +277,6 @@ def _inode(path: Path) -> int | None:
 
 def _valid(text: str | None) -> str | None:
     """Return a text with a question mark for each half of a surrogate pair, which SQLite does not store."""
-    return None if text is None else text.encode("utf-8", "replace").decode()
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()

@@ -57,6 +57,7 @@ class HttpProcess:
             "audits": None if config.http.audits is None else str(config.http.audits),
             "backups": None if config.http.backups is None else str(config.http.backups),
             "connections": config.http.connections,
+            "disk_limit": config.disk.free_limit,
             "sockets": [sock.fileno() for sock in sockets],
             "https": config.http.tls,
             **_reloaded(config),

@@ -44,8 +44,8 @@ class _Server(uvicorn.Server):
 
 async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
-    folders = [None if options[name] is None else Path(options[name]) for name in ("audits", "backups")]
-    files = BrokerFiles(Path(options["data_dir"]), *folders)
+    audits, backups = (None if options[name] is None else Path(options[name]) for name in ("audits", "backups"))
+    files = BrokerFiles(Path(options["data_dir"]), audits, backups, options["disk_limit"])
     broker = GuardedBroker(RemoteBroker(files.data_dir))
     interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=file_routes(files))
     config = uvicorn.Config(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,8 @@ from escrowmq.wire.amqp010.content import PROTOCOL as TRANSFERS
 from escrowmq.wire.amqp010.formats import TransferFormat
 from escrowmq.wire.amqp091.errors import SyntaxFault
 from escrowmq.wire.amqp091.formats import KeyedFormat, PackedFormat, PlainFormat
+from escrowmq.wire.amqp091.ids import FORMS as AMQP091_FORMS
+from escrowmq.wire.amqp091.ids import ids_of_each as amqp091_ids
 from escrowmq.wire.amqp091.keyed import KEYED
 from escrowmq.wire.amqp091.packed import PACKED
 from escrowmq.wire.amqp091.publication import PROTOCOL as PLAIN
@@ -23,7 +25,7 @@ from escrowmq.wire.rocketmq.formats import RocketMQFormat
 
 if TYPE_CHECKING:
     from escrowmq.core.messages.envelope import Envelope
-    from escrowmq.wire.neutral import Translator
+    from escrowmq.wire.neutral import Id, Translator
 
 FORMATS: Final[Mapping[int, Translator]] = MappingProxyType(
     {
@@ -41,6 +43,29 @@ exchanges before any client connects.
 
 MALFORMED: Final = (SyntaxFault, CodecError, TransferFault, ValueError, LookupError, struct.error)
 """What a format raises for content that no endpoint has stored, such as that of a changed journal."""
+
+
+def ids_of_each(envelope: Envelope, contents: Sequence[bytes]) -> list[tuple[Id | None, Id | None]]:
+    """Return the message id and the correlation id of each message. Damaged ones, and those of an unknown form, have
+    none.
+    """
+    found = FORMATS.get(envelope.protocol)
+    if found is None:
+        return [(None, None)] * len(contents)
+    quick = amqp091_ids(envelope, contents) if envelope.protocol in AMQP091_FORMS else [None] * len(contents)
+    ids: list[tuple[Id | None, Id | None]] = []
+    for content, known in zip(contents, quick, strict=True):
+        if known is not None:
+            ids.append(known)
+            continue
+        try:
+            message = found.neutral(envelope, content)
+        except MALFORMED:
+            ids.append((None, None))
+        else:
+            ids.append((message.message_id, message.correlation_id))
+    return ids
+
 
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 _MESSAGE_BYTES: Final = 64 * 1024

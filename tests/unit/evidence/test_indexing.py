@@ -43,3 +43,9 @@ def test_a_process_that_cannot_be_started_is_a_warning(
     asyncio.run(indexer.looked())
     assert not indexer.running
     assert "Too many open files" in caplog.text
+
+
+def test_an_index_that_cannot_grow_says_why(tmp_path: Path) -> None:
+    assert Indexer(tmp_path, 1).stopped == ""
+    assert "left to the broker" in Indexer(tmp_path, 1 << 60).stopped
+    assert Indexer(tmp_path / "none", 1).stopped == ""

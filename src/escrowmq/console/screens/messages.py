@@ -49,6 +49,7 @@ async def messages(visit: Visit) -> dict[str, Any]:
         "vhost": vhost,
         "position": position,
         "indexed": end,
+        "stopped": files.indexer.stopped if end < target else "",
         "target": target,
         "most": LIVES,
     }
