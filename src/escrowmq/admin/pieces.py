@@ -2,7 +2,8 @@
 
 Such an operation is a generator that yields after each step, a small and bounded amount of work such as one queue's
 row. A *piece* is at most `STEPS` steps. One piece is done in each iteration of the event loop; several operations take
-turns. Pieces are measured by counting steps, not by time, so that an operation is always divided at the same places.
+turns, and after `BURST` pieces all of them pause. Pieces are measured by counting steps, not by time, so that an
+operation is always divided at the same places.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ STEPS: Final = 10
 """Steps in one piece. A step takes 5 to 20 µs. A message that arrives meanwhile waits that much longer, so with longer
 pieces the polls of a monitoring system show in the latency of other clients (`bench/http_lists.py`).
 """
+BURST: Final = 4
+PAUSE_SECONDS: Final = 0.001
+"""The pause after so many pieces. Without pauses, a long list occupies the loop without end, so that every message that
+arrives meanwhile waits for pieces, and the system takes the processor from the broker as from any program that
+computes. uvloop has no shorter pauses.
+"""
 
 
 class Pieces:
@@ -28,11 +35,13 @@ class Pieces:
     def __init__(self, steps: int = STEPS) -> None:
         self._steps = steps
         self._turn = asyncio.Lock()
+        self._burst = 0  # pieces since the last pause
 
     async def piece(self, work: Iterator[T]) -> list[T] | None:
         """Do the next piece of `work` in a separate iteration of the loop. Return its yields, or None at the end."""
         async with self._turn:
-            await asyncio.sleep(0)
+            self._burst = (self._burst + 1) % BURST
+            await asyncio.sleep(0 if self._burst else PAUSE_SECONDS)
             return list(islice(work, self._steps)) or None
 
     async def result(self, work: Generator[object, None, T]) -> T:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
 
-from escrowmq.admin.pieces import Pieces, carried_out
+from escrowmq.admin.pieces import BURST, PAUSE_SECONDS, Pieces, carried_out
 from tests.unit.admin.processes import FakeProcess
 from tests.unit.wire.amqp091.clients import pair
 
@@ -50,6 +51,17 @@ def test_each_iteration_of_the_event_loop_does_one_piece_whatever_the_number_of_
     assert max(grown) == 5
     assert sum(grown) == 60
     assert done[:15] == [0] * 5 + [1] * 5 + [2] * 5, "the operations take turns"
+
+
+def test_the_event_loop_rests_after_a_burst_of_pieces_of_all_operations() -> None:
+    pieces = Pieces(1)
+
+    async def test() -> float:
+        begin = time.monotonic()
+        await asyncio.gather(*(pieces.result(counting(4 * BURST - 1)) for _ in range(2)))
+        return time.monotonic() - begin
+
+    assert asyncio.run(test()) >= 0.9 * 2 * 4 * PAUSE_SECONDS, "each operation is four bursts, with that of its end"
 
 
 def test_a_request_of_the_core_gets_one_piece_in_each_turn() -> None:
