@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from escrowmq.admin.changes import ListChanges, Reader, Variable
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
+
+_DETAILS: Final = ("links", "clients")  # what a connection carries has lists of its own, and changes all the time
 
 
 class ConnectionAdmin:
@@ -17,6 +21,7 @@ class ConnectionAdmin:
         self._pieces = pieces
         self.operations: Mapping[str, Operation] = {
             "connection.list": self.list_connections,
+            "connection.changes": ListChanges(_ListedConnections(process), pieces).since,
             "connection.close": self.close_connection,
         }
 
@@ -72,11 +77,49 @@ class ConnectionAdmin:
 
 def _row(connection: OpenConnection, now_ms: int) -> Row:
     return {
-        **connection.describe(),
-        "peer": connection.address,
-        "local": connection.local_address,
-        "opened_ms": connection.opened_ms,
+        **connection_row(_fixed_part(connection), (connection.describe(), connection.unsent, connection.held_back_by)),
         "seconds": max(0, now_ms - connection.opened_ms) // 1000,
-        "unsent_bytes": connection.unsent,
-        "held_back_by": list(connection.held_back_by),
     }
+
+
+def connection_row(fixed: Mapping[str, Any], variable: Sequence[Any]) -> Row:
+    """Return the row of a connection, made of the parts that `connection.changes` has."""
+    description, unsent_bytes, held_back_by = variable
+    return {**description, **fixed, "unsent_bytes": unsent_bytes, "held_back_by": list(held_back_by)}
+
+
+def described(variable: Sequence[Any]) -> Mapping[str, Any]:
+    """Return what a connection says of itself, such as its user, from the variable part of its row."""
+    found: Mapping[str, Any] = variable[0]
+    return found
+
+
+def _fixed_part(connection: OpenConnection) -> Row:
+    return {"peer": connection.address, "local": connection.local_address, "opened_ms": connection.opened_ms}
+
+
+class _ListedConnections:
+    """All connections, for `ListChanges`."""
+
+    step = 1
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+
+    def present(self) -> list[OpenConnection]:
+        return list(self._process.connections)
+
+    def fixed(self, listed: OpenConnection) -> Row:
+        return _fixed_part(listed)
+
+    def reading(self) -> Generator[None, None, Reader[OpenConnection]]:
+        still_open = self._process.connections
+
+        def read(connection: OpenConnection) -> Variable:
+            description = connection.describe()
+            for name in _DETAILS:
+                description.pop(name, None)
+            return description, connection.unsent, connection.held_back_by
+
+        yield
+        return lambda connections: [read(each) if each in still_open else None for each in connections]

@@ -20,6 +20,11 @@ class OpenConnection(Protocol):
     """A client's connection."""
 
     @property
+    def ident(self) -> int:
+        """A number that no other connection has had since the broker started."""
+        ...
+
+    @property
     def address(self) -> str:
         """The client's address, HOST:PORT."""
         ...

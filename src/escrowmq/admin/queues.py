@@ -6,13 +6,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from escrowmq.admin.counters import deliveries
-from escrowmq.admin.operation import Listing, Operation, Row
+from escrowmq.admin.changes import ListChanges, Reader, Variable
+from escrowmq.admin.operation import Listing, NothingFound, Operation, Row
 from escrowmq.admin.pieces import Pieces
-from escrowmq.admin.policies import effective_row
-from escrowmq.admin.transactions import NOTHING_IN_DOUBT, TransactionAdmin
+from escrowmq.admin.queue_rows import fixed_part, queue_row, variable_part
+from escrowmq.admin.transactions import NOTHING_IN_DOUBT, ByQueue, TransactionAdmin
 from escrowmq.core.broker import Broker
-from escrowmq.core.counters import arrived
 from escrowmq.core.queues.queue import Queue
 
 TOTALLED: Final = 16
@@ -26,7 +25,12 @@ class QueueAdmin:
         self._broker = broker
         self._transactions = transactions
         self._pieces = pieces
-        self.operations: Mapping[str, Operation] = {"queue.list": self.list_queues}
+        self._changes = ListChanges(_ListedQueues(broker, transactions), pieces)
+        self.operations: Mapping[str, Operation] = {
+            "queue.list": self.list_queues,
+            "queue.show": self.show,
+            "queue.changes": self._changes.since,
+        }
 
     async def list_queues(self, vhost: str | None = None, counters: bool = False) -> Listing:
         """Return every queue, or those of one virtual host; with `counters`, also how many messages arrived, were
@@ -36,6 +40,15 @@ class QueueAdmin:
             self._broker.access.vhost(vhost)
         return Listing(self._pieces, self._rows(_queues(self._broker, vhost), counters=counters))
 
+    async def show(self, vhost: str, name: str) -> Row:
+        """Return the row of one queue, with counters. Raises NothingFound."""
+        in_doubt = await self._pieces.result(self._transactions.by_queue())
+        found = self._broker.directory.vhosts.get(vhost)
+        queue = None if found is None else found.queues.get(name)
+        if queue is None:
+            raise NothingFound(f"no queue '{name}' in vhost '{vhost}'")
+        return _row(queue, in_doubt.get((vhost, name), NOTHING_IN_DOUBT), counters=True)
+
     async def totals(self) -> dict[str, int]:
         """Return the number of queues, and the sums of their messages and consumers."""
         return await self._pieces.result(self._totals())
@@ -43,13 +56,8 @@ class QueueAdmin:
     def _rows(self, queues: Iterable[Queue], *, counters: bool) -> Iterator[Row | None]:
         in_doubt = yield from self._transactions.by_queue()
         for queue in queues:
-            if queue.deleted:
-                yield None
-                continue
-            row = _row(queue, in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT))
-            if counters:
-                row["counters"] = {"unsettled": queue.unsettled, **deliveries(queue.counters, arrived(queue))}
-            yield row
+            in_doubt_here = in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT)
+            yield None if queue.deleted else _row(queue, in_doubt_here, counters=counters)
 
     def _totals(self) -> Generator[None, None, dict[str, int]]:
         totals = {"count": 0, "ready": 0, "unsettled": 0, "consumers": 0}
@@ -70,25 +78,32 @@ def _queues(broker: Broker, vhost: str | None) -> list[Queue]:
     return [queue for each in vhosts for queue in each.queues.values()]
 
 
-def _row(queue: Queue, in_doubt: Mapping[str, int]) -> Row:
-    """Return a row, in which each message is counted once. Branches were counted a moment before, so that the numbers
-    of a queue may not fit together.
-    """
-    locked, reserved = in_doubt["locked"], in_doubt["reserved"]
-    return {
-        "vhost": queue.vhost,
-        "name": queue.name,
-        "type": queue.options.queue_type,
-        "durable": queue.durable,
-        "exclusive": queue.exclusive,
-        "auto_delete": queue.auto_delete,
-        "ready": queue.ready,
-        "unsettled": max(queue.unsettled - (locked - reserved), 0),
-        "held": max(sum(map(len, queue.reservations.values())) - reserved, 0),
-        "locked": locked,
-        "withheld": in_doubt["withheld"],
-        "consumers": len(queue.consumers),
-        "unavailable": queue.fault,
-        "arguments": dict(queue.arguments),
-        **effective_row(queue.effective),
-    }
+def _row(queue: Queue, in_doubt: Mapping[str, int], *, counters: bool) -> Row:
+    return queue_row(fixed_part(queue), variable_part(queue, **in_doubt), counters=counters)
+
+
+class _ListedQueues:
+    """All queues, for `ListChanges`."""
+
+    step = 5
+
+    def __init__(self, broker: Broker, transactions: TransactionAdmin) -> None:
+        self._broker = broker
+        self._transactions = transactions
+
+    def present(self) -> list[Queue]:
+        return _queues(self._broker, None)
+
+    def fixed(self, listed: Queue) -> Row:
+        return fixed_part(listed)
+
+    def reading(self) -> Generator[None, None, Reader[Queue]]:
+        in_doubt = yield from self._transactions.by_queue()
+
+        if in_doubt:
+            return lambda queues: [None if queue.deleted else _variable(queue, in_doubt) for queue in queues]
+        return lambda queues: [None if queue.deleted else variable_part(queue) for queue in queues]
+
+
+def _variable(queue: Queue, in_doubt: ByQueue) -> Variable:
+    return variable_part(queue, **in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT))

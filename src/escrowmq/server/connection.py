@@ -76,6 +76,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._written = self._sent = self._progress_ms = 0  # bytes given to the transport, and sent; time of the latter
         self.opened_ms = 0
         self.closing_ms = 0
+        self.ident = 0
+        """The number of the connection since the broker started. The runtime gives it."""
         self.peer = Peer("?", 0)
         self.endpoint: Endpoint | None = None
         self.user = self.vhost = ""
@@ -385,7 +387,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def held_back_by(self) -> list[str]:
         """See `OpenConnection.held_back_by`."""
-        return [pause.name.lower() for pause in self._pauses if pause.name]
+        return [pause.name.lower() for pause in self._pauses if pause.name] if self._pauses else []
 
     def describe(self) -> dict[str, object]:
         """See `OpenConnection.describe`."""

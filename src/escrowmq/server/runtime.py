@@ -283,6 +283,7 @@ class Runtime:
     def opened(self, connection: ClientConnection) -> bool:
         """Note an accepted socket. Return False if it must be closed: at a limit, or because the broker stops."""
         self.accepted += 1
+        connection.ident = self.accepted
         self.connections[connection] = None
         crowded = self._admission.arrive(connection)
         if crowded is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from escrowmq.admin.action import record_action
@@ -37,9 +38,11 @@ class FakeConnection:
     checks: int = 0
     channels: int = 2
     local_address: str = "[::1]:5672"
+    ident: int = field(default_factory=count(1).__next__)
+    details: dict[str, object] = field(default_factory=dict)
 
     def describe(self) -> dict[str, object]:
-        return {"user": self.user, "vhost": self.vhost}
+        return {"user": self.user, "vhost": self.vhost, **self.details}
 
     def channel_rows(self) -> Iterator[dict[str, object]]:
         for number in range(1, self.channels + 1):

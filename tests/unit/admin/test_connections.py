@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from escrowmq.admin.connections import ConnectionAdmin
+from escrowmq.admin.connections import ConnectionAdmin, connection_row
 from escrowmq.admin.operation import OperationRefused
 from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, done, perform
 from tests.unit.wire.amqp091.clients import pair
@@ -53,6 +53,21 @@ def test_connections_are_listed_in_pieces_and_those_that_have_closed_are_left_ou
         return found
 
     assert asyncio.run(pieces()) == [10, 10, 10, 9]
+
+
+def test_changes_of_connections_leave_out_what_has_lists_of_its_own() -> None:
+    bench = Bench()
+    head, *rows = perform(bench.admin.operations, "connection.changes")
+    assert len(rows) == CONNECTIONS
+    bench.connections[3].unsent = 7
+    bench.connections[4].details = {"links": [{"credit": 1}], "clients": []}
+    del bench.process.connections[bench.connections[5]]
+    _, gone, changed = perform(bench.admin.operations, "connection.changes", run=head["run"], look=head["look"])
+    assert gone == {"gone": [bench.connections[5].ident]}
+    assert changed == {"ident": bench.connections[3].ident, "variable": ({"user": "guest", "vhost": "/"}, 7, [])}
+    row = perform(bench.admin.operations, "connection.list")[3]
+    fixed = next(each["fixed"] for each in rows if each["ident"] == bench.connections[3].ident)
+    assert connection_row(fixed, changed["variable"]) | {"seconds": row["seconds"]} == row
 
 
 def test_one_connection_is_closed_by_its_address() -> None:

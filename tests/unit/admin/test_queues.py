@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from escrowmq.admin.operation import NothingFound
 from escrowmq.admin.queues import TOTALLED, QueueAdmin
 from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.core.branches.xid import Xid
@@ -63,6 +64,31 @@ def test_a_queue_is_listed_with_its_counters_if_they_are_asked_for() -> None:
         "auto_settled": 1,
         "auto_fetched": 1,
     }
+
+
+def test_one_queue_is_shown_without_the_others() -> None:
+    bench = Bench()
+    row = perform(bench.admin.operations, "queue.show", vhost="/", name="q30")
+    assert row == perform(bench.admin.operations, "queue.list", counters=True)[30]
+    before = bench.pieces.count
+    perform(bench.admin.operations, "queue.show", vhost="/", name="q30")
+    assert bench.pieces.count == before + 1, "only the branches are looked at, of which there are none"
+
+
+@pytest.mark.parametrize(("vhost", "name"), [("/", "none"), ("none", "q1")])
+def test_a_queue_that_does_not_exist_is_not_shown(vhost: str, name: str) -> None:
+    with pytest.raises(NothingFound, match=f"no queue '{name}' in vhost '{vhost}'"):
+        perform(Bench().admin.operations, "queue.show", vhost=vhost, name=name)
+
+
+def test_an_unchanged_list_is_looked_at_in_few_pieces() -> None:
+    bench = Bench()
+    (head, *rows) = perform(bench.admin.operations, "queue.changes")
+    assert [row["fixed"]["name"] for row in reversed(rows)] == bench.names
+    before = bench.pieces.count
+    (again,) = perform(bench.admin.operations, "queue.changes", run=head["run"], look=head["look"])
+    assert (again["whole"], again["look"]) == (False, head["look"] + 1)
+    assert bench.pieces.count - before < QUEUES // 5, "a step has several queues, and a piece has ten steps"
 
 
 def test_a_piece_of_the_list_has_at_most_its_number_of_queues() -> None:

@@ -16,10 +16,15 @@ class JsonAnswer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
-        try:
-            return super().render(content)
-        except ValueError:  # also UnicodeEncodeError
-            return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode("ascii")
+        return encoded(content)
+
+
+def encoded(content: Any) -> bytes:
+    """Return a value in the JSON of an answer."""
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:  # also UnicodeEncodeError
+        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def _finite(value: Any) -> Any:

@@ -20,6 +20,7 @@ from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavail
 from escrowmq.admin.http.channels import CHANNEL_ROUTES
 from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
 from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading, ReadRoute
@@ -61,6 +62,7 @@ class HttpInterface:
 
     def __init__(self, broker: AskedBroker, *, open_metrics: bool = False, more: MoreRoutes = NO_ROUTES) -> None:
         self._broker = broker
+        self._lists = KeptLists(broker)
         self._open_metrics = open_metrics
         self._paths = PathTable({**READING, **more.reading})
         self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})
@@ -104,7 +106,7 @@ class HttpInterface:
         route, names = _found(request, self._paths)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
-        reading = Reading(self._broker, operator, names, request.query_params, request.headers)
+        reading = Reading(self._broker, self._lists, operator, names, request.query_params, request.headers)
         answer = await route.answer(reading)
         return answer if isinstance(answer, Response) else JsonAnswer(answer)
 
@@ -123,7 +125,7 @@ class HttpInterface:
         body = parsed(await _body(request, route.longest))
         if not isinstance(body, dict):
             raise BadQuery("the body must be a JSON object")
-        writing = Writing(self._broker, operator, names, request.query_params, request.headers, body)
+        writing = Writing(self._broker, self._lists, operator, names, request.query_params, request.headers, body)
         done = await route.change(writing)
         if done.has_body:
             return JsonAnswer(done.body, done.status, done.headers)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from escrowmq.admin.http.name_filters import BadQuery, containing, matching
 
-__all__ = ["BadQuery", "chosen", "value_at"]
+__all__ = ["BadQuery", "chosen", "is_chosen", "value_at"]
 
 Row = Mapping[str, Any]
 LARGEST_PAGE: Final = 500
 _DEFAULT_PAGE: Final = 100
 
 
-def chosen(rows: Sequence[Row], query: Mapping[str, str]) -> list[Any] | dict[str, Any]:
+def is_chosen(query: Mapping[str, str]) -> bool:
+    """Return whether a query asks for anything but all rows as they are."""
+    return any(query.get(name) for name in ("name", "sort", "columns")) or "page" in query
+
+
+def chosen(
+    rows: Sequence[Any], query: Mapping[str, str], shape: Callable[[Any], Row] | None = None
+) -> list[Any] | dict[str, Any]:
     """Return the rows, as `name`, `use_regex`, `sort`, `sort_reverse`, `page`, `page_size` and `columns` of the query
     ask for them. With a page, the answer also says how many there are. Raises BadQuery.
+
+    `shape` makes the rows from `rows`. Without filter and order, it makes those of the page only.
     """
     total = len(rows)
+    if shape is not None and (query.get("name") or query.get("sort")):
+        rows, shape = [shape(row) for row in rows], None
     if query.get("name"):
         wanted = matching(query["name"]) if query.get("use_regex") == "true" else containing(query["name"])
         rows = [row for row in rows if wanted(str(row.get("name", "")))]
@@ -28,7 +39,7 @@ def chosen(rows: Sequence[Row], query: Mapping[str, str]) -> list[Any] | dict[st
             rows = rows[::-1]
     columns = [column for column in query.get("columns", "").split(",") if column]
     if "page" not in query:
-        return [_with(row, columns) for row in rows]
+        return [_with(row if shape is None else shape(row), columns) for row in rows]
     page, size = _number(query, "page", 1), _number(query, "page_size", _DEFAULT_PAGE)
     if size > LARGEST_PAGE:
         raise BadQuery(f"page_size is at most {LARGEST_PAGE}")
@@ -40,7 +51,7 @@ def chosen(rows: Sequence[Row], query: Mapping[str, str]) -> list[Any] | dict[st
         "page": page,
         "page_size": size,
         "page_count": max(-(-len(rows) // size), 1),
-        "items": [_with(row, columns) for row in items],
+        "items": [_with(row if shape is None else shape(row), columns) for row in items],
     }
 
 

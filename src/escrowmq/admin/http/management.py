@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from starlette.responses import Response
+
+from escrowmq.admin.connections import described
 from escrowmq.admin.http import shapes
-from escrowmq.admin.http.broker import AskedBroker
-from escrowmq.admin.http.listing import chosen
+from escrowmq.admin.http.broker import AskedBroker, BrokerRefused
+from escrowmq.admin.http.kept_lists import KeptLists, KeptRow, joined
+from escrowmq.admin.http.listing import chosen, is_chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised, Operator
 
 MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
@@ -41,12 +45,14 @@ class Reading:
     def __init__(
         self,
         broker: AskedBroker,
+        lists: KeptLists,
         operator: Operator,
         names: Mapping[str, str],
         query: Mapping[str, str],
         headers: Mapping[str, str],
     ) -> None:
         self.ask = broker.ask
+        self.lists = lists
         self.operator = operator
         self.names = names
         self.query = query
@@ -101,6 +107,13 @@ class Reading:
     def listed(self, rows: list[dict[str, Any]]) -> Any:
         """Return a list in the order and with the columns that the query asks for."""
         return chosen(rows, self.query)
+
+    async def listed_kept(self, rows: list[KeptRow]) -> Any:
+        """Return a kept list in the order and with the columns that the query asks for."""
+        node = await self.node()
+        if is_chosen(self.query):
+            return chosen(rows, self.query, lambda row: row.shape(node))
+        return Response(await joined(rows, node), media_type="application/json")
 
 
 def node_name(totals: Mapping[str, Any]) -> str:
@@ -232,17 +245,26 @@ async def _exchange(reading: Reading) -> Any:
     return shapes.exchange(reading.one(await reading.rows("exchange.list"), name="" if name == "amq.default" else name))
 
 
-async def _shaped_queues(reading: Reading) -> list[dict[str, Any]]:
-    rows, node = await reading.rows("queue.list", counters=True), await reading.node()
-    return [shapes.queue(row, node) for row in rows]
-
-
 async def _queues(reading: Reading) -> Any:
-    return reading.listed(await _shaped_queues(reading))
+    visible, vhost = await reading.visible(), reading.vhost
+    if vhost is not None:
+        await reading.check_vhost(visible)
+        visible = frozenset((vhost,))
+    rows = await reading.lists.queues.current()
+    if visible is not None:
+        rows = [row for row in rows if row.fixed["vhost"] in visible]
+    return await reading.listed_kept(rows)
 
 
 async def _queue(reading: Reading) -> Any:
-    return reading.one(await _shaped_queues(reading), name=reading.names["name"])
+    await reading.check_vhost(await reading.visible())
+    try:
+        row = await reading.ask("queue.show", vhost=reading.vhost, name=reading.names["name"])
+    except BrokerRefused as refused:
+        if refused.missing:
+            raise NothingThere from refused
+        raise
+    return shapes.queue(row, await reading.node())
 
 
 async def _shaped_bindings(reading: Reading) -> list[dict[str, Any]]:
@@ -269,28 +291,35 @@ def _bindings_of(end: str, kind: str) -> Callable[[Reading], Awaitable[Any]]:
 # -- clients
 
 
-async def _shaped_connections(reading: Reading) -> list[dict[str, Any]]:
-    rows, node = await reading.ask("connection.list"), await reading.node()
-    everything = bool(MONITORS & set(reading.operator.tags))
-    found = [shapes.connection(row, node) for row in rows]
-    return [row for row in found if everything or row["user"] == reading.operator.user]
+async def _visible_connections(reading: Reading, **wanted: str | None) -> list[KeptRow]:
+    """Return the connections that the user sees and that describe themselves with these values."""
+    own = {} if MONITORS & set(reading.operator.tags) else {"user": reading.operator.user}
+    conditions = [*wanted.items(), *own.items()]
+    return [
+        row
+        for row in await reading.lists.connections.current()
+        if all(described(row.variable).get(name, "") == value for name, value in conditions)
+    ]
 
 
 async def _connections(reading: Reading) -> Any:
-    return reading.listed(await _shaped_connections(reading))
+    return await reading.listed_kept(await _visible_connections(reading))
 
 
 async def _connection(reading: Reading) -> Any:
-    return reading.one(await _shaped_connections(reading), name=reading.names["name"])
+    for row in await _visible_connections(reading):
+        if row.fixed["peer"] == reading.names["name"]:
+            return row.shape(await reading.node())
+    raise NothingThere
 
 
 async def _user_connections(reading: Reading) -> Any:
-    return reading.listed([row for row in await _shaped_connections(reading) if row["user"] == reading.names["user"]])
+    return await reading.listed_kept(await _visible_connections(reading, user=reading.names["user"]))
 
 
 async def _vhost_connections(reading: Reading) -> Any:
     await reading.check_vhost(await reading.visible())
-    return reading.listed([row for row in await _shaped_connections(reading) if row["vhost"] == reading.vhost])
+    return await reading.listed_kept(await _visible_connections(reading, vhost=reading.vhost))
 
 
 async def _consumers(reading: Reading) -> Any:

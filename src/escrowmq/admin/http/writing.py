@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import Operator
 from escrowmq.admin.http.management import MANAGEMENT, NothingThere, Reading
@@ -51,13 +52,14 @@ class Writing(Reading):
     def __init__(
         self,
         broker: AskedBroker,
+        lists: KeptLists,
         operator: Operator,
         names: Mapping[str, str],
         query: Mapping[str, str],
         headers: Mapping[str, str],
         body: Mapping[str, Any],
     ) -> None:
-        super().__init__(broker, operator, names, query, headers)
+        super().__init__(broker, lists, operator, names, query, headers)
         self.body = body
 
     async def do(self, operation: str, **arguments: Any) -> Any:

@@ -24,6 +24,7 @@ LONGEST_REQUEST: Final = 1 << 20
 PART_BYTES: Final = 1 << 15
 """Bytes of a list that are sent together. A piece of its rows is shorter, and each part wakes the client."""
 UNKNOWN: Final = "no such command, or not a request; the command line and the broker may be of different versions"
+_ENCODE: Final = json.JSONEncoder(default=str).encode  # `json.dumps` would make an encoder each time
 
 _log = logging.getLogger("escrowmq.admin")
 
@@ -72,14 +73,14 @@ class AdminServer:
             part, between = bytearray(b'{"result": ['), b""
             async for rows in result.pieces():
                 if rows:
-                    part += between + json.dumps(rows, default=str)[1:-1].encode()
+                    part += between + _ENCODE(rows)[1:-1].encode()
                     between = b", "
                 if len(part) >= self._part_bytes:
                     yield bytes(part)
                     part.clear()
             yield bytes(part) + b"]}\n"
         else:
-            yield json.dumps({"result": result}, default=str).encode() + b"\n"
+            yield _ENCODE({"result": result}).encode() + b"\n"
 
     async def _run(self, line: bytes) -> tuple[Any, dict[str, Any]]:
         """Return the result of a request, and its answer if it has failed."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.admin.http.listing import BadQuery, chosen
+from escrowmq.admin.http.listing import BadQuery, chosen, is_chosen
 
 ROWS = [{"name": f"q{n}", "messages": n, "stats": {"ack": 10 - n}} for n in (2, 0, 1)]
 
@@ -59,3 +59,27 @@ def test_a_page_says_how_many_there_are() -> None:
 def test_an_invalid_page_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(BadQuery, match="page"):
         chosen(ROWS, query)
+
+
+def test_of_a_page_without_filter_and_order_only_its_own_rows_are_shaped() -> None:
+    shaped: list[int] = []
+
+    def shape(number: int) -> dict[str, Any]:
+        shaped.append(number)
+        return {"name": f"q{number}"}
+
+    page = chosen(range(9), {"page": "2", "page_size": "3"}, shape)
+    assert isinstance(page, dict)
+    assert (page["items"], page["total_count"]) == ([{"name": "q3"}, {"name": "q4"}, {"name": "q5"}], 9)
+    assert shaped == [3, 4, 5]
+
+
+def test_rows_that_are_sorted_or_searched_are_shaped_before() -> None:
+    assert chosen([0, 2], {"sort": "name"}, lambda number: ROWS[number]) == [ROWS[2], ROWS[0]]
+    assert chosen([2, 0], {"name": "q2"}, lambda number: ROWS[number]) == [ROWS[0]]
+
+
+@pytest.mark.parametrize("query", [{"name": "q"}, {"sort": "name"}, {"columns": "name"}, {"page": "1"}, {"page": ""}])
+def test_a_query_may_ask_for_something_else_than_all_rows(query: dict[str, str]) -> None:
+    assert is_chosen(query)
+    assert not is_chosen({name: "" for name in query if name != "page"} | {"other": "1"})

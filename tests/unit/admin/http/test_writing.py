@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import Operator
 from escrowmq.admin.http.writing import Writing, parsed
@@ -13,7 +14,8 @@ from tests.unit.admin.http.sites import HttpSite
 
 
 def writing(body: dict[str, Any], query: dict[str, str] | None = None) -> Writing:
-    return Writing(HttpSite().broker, Operator("u", ()), {"name": "amq.default"}, query or {}, {}, body)
+    broker = HttpSite().broker
+    return Writing(broker, KeptLists(broker), Operator("u", ()), {"name": "amq.default"}, query or {}, {}, body)
 
 
 @pytest.mark.parametrize("value", [True, "true"])

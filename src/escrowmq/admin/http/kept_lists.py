@@ -1,0 +1,113 @@
+"""The lists of queues and connections that this process keeps, in the form of RabbitMQ's management API.
+
+A monitoring system asks for the same long lists every few seconds, and little has changed in between. The process
+therefore asks the broker for the changes only (`admin.changes`), and keeps the answer of each row as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from escrowmq.admin.connections import connection_row
+from escrowmq.admin.http import shapes
+from escrowmq.admin.http.answers import encoded
+from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.admin.queue_rows import queue_row
+
+Shape = dict[str, Any]
+Shaping = Callable[[Mapping[str, Any], Sequence[Any], str], Shape]
+_AT_ONCE: Final = 500
+"""Rows that are encoded before other requests get their turn."""
+
+
+class KeptRow:
+    """A row of a list. `fixed` is the part of it that never changes, and `variable` the other part."""
+
+    __slots__ = ("_encoded", "_node", "_shaping", "fixed", "variable")
+
+    def __init__(self, shaping: Shaping, fixed: Mapping[str, Any], variable: Sequence[Any]) -> None:
+        self._shaping = shaping
+        self.fixed = fixed
+        self.variable = variable
+        self._node = ""
+        self._encoded = b""
+
+    def shape(self, node: str) -> Shape:
+        """Return the row for an answer; `node` is the name of the broker."""
+        return self._shaping(self.fixed, self.variable, node)
+
+    def encoded(self, node: str) -> bytes:
+        """Return the row in JSON."""
+        if not self._encoded or self._node != node:
+            self._node, self._encoded = node, encoded(self.shape(node))
+        return self._encoded
+
+
+class KeptList:
+    """A list whose changes the broker tells by an operation."""
+
+    def __init__(self, broker: AskedBroker, operation: str, shaping: Shaping) -> None:
+        self._broker = broker
+        self._operation = operation
+        self._shaping = shaping
+        self._run, self._look = "", 0
+        self._rows: dict[int, KeptRow] = {}
+        self._asking = asyncio.Lock()
+        self._asked = self._answered = 0
+
+    async def current(self) -> list[KeptRow]:
+        """Return the rows as they are now, in the order in which their objects were made. Several requests that wait at
+        the same time share one question to the broker. Raises BrokerUnavailable, BrokerRefused.
+        """
+        wanted = self._asked + 1  # the broker has been asked before for those that are under way
+        async with self._asking:
+            if self._answered < wanted:
+                self._asked += 1
+                self._apply(await self._broker.ask(self._operation, run=self._run, look=self._look))
+                self._answered = self._asked
+            return list(self._rows.values())
+
+    def _apply(self, answer: Sequence[Mapping[str, Any]]) -> None:
+        head, *changes = answer
+        self._run = ""  # so that the whole list comes next if this one cannot be understood
+        if head["whole"]:
+            self._rows = {}
+        new = False
+        for row in changes:
+            for ident in row.get("gone", ()):
+                self._rows.pop(ident, None)
+            if "ident" in row:
+                ident = row["ident"]
+                new = new or ident not in self._rows
+                fixed = row["fixed"] if "fixed" in row else self._rows[ident].fixed
+                self._rows[ident] = KeptRow(self._shaping, fixed, row["variable"])
+        if new:
+            self._rows = dict(sorted(self._rows.items()))
+        self._run, self._look = head["run"], head["look"]
+
+
+class KeptLists:
+    """The lists of one broker that are kept."""
+
+    def __init__(self, broker: AskedBroker) -> None:
+        self.queues = KeptList(broker, "queue.changes", _queue)
+        self.connections = KeptList(broker, "connection.changes", _connection)
+
+
+async def joined(rows: Sequence[KeptRow], node: str) -> bytes:
+    """Return a list of rows in JSON."""
+    parts = []
+    for begin in range(0, len(rows), _AT_ONCE):
+        parts += [row.encoded(node) for row in rows[begin : begin + _AT_ONCE]]
+        await asyncio.sleep(0)
+    return b"[" + b",".join(parts) + b"]"
+
+
+def _queue(fixed: Mapping[str, Any], variable: Sequence[Any], node: str) -> Shape:
+    return shapes.queue(queue_row(fixed, variable, counters=True), node)
+
+
+def _connection(fixed: Mapping[str, Any], variable: Sequence[Any], node: str) -> Shape:
+    return shapes.connection(connection_row(fixed, variable), node)
