@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.wire.amqp010.codec.commands import encode_command
 from escrowmq.wire.amqp010.codec.errors import CodecError
+from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, FRAME_HEAD, HEAD_SIZE, HEADER, assembly
 from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, DeliveryProperties, MessageTransfer
 from escrowmq.wire.amqp010.content import EXPIRATION, PROTOCOL, REDELIVERED, TIMESTAMP, extents
 from escrowmq.wire.amqp010.headers import with_history
@@ -15,16 +16,14 @@ from escrowmq.wire.formats import translated
 from escrowmq.wire.outbox import LARGE, Piece
 
 if TYPE_CHECKING:
-    from escrowmq.core.messages.entry import Entry
+    from escrowmq.core.messages.entry import Entry, Run
     from escrowmq.core.messages.envelope import Envelope
-
-Segments = tuple[bytes, bytes, Piece]
-"""The payloads of the command segment, the header segment and the body segment."""
 
 _LONGEST: Final = 255
 _CODE: Final = DeliveryProperties.CODE
 _HEAD: Final = struct.Struct(">IHHBB")  # size and code of the struct, its flags, priority and mode
 _TIME: Final = struct.Struct(">Q")
+_SIZE: Final = struct.Struct(">I")
 # Flags of the struct: the bits of the first octet are the first fields.
 _REDELIVERED: Final = 0x0400
 _FIXED: Final = 0x0800 | 0x1000 | 0x0001 | 0x0002  # priority, mode, exchange, routing key
@@ -98,12 +97,15 @@ def view_of(envelope: Envelope) -> TransferView:
 
 
 class OutgoingTransfers:
-    """Builds the transfers to one subscription."""
+    """Builds the frames of transfers to one subscription. `frame_max` is that of the connection."""
 
-    __slots__ = ("_command",)
+    __slots__ = ("_channel", "_command", "_frame", "_frame_max", "_most")
 
-    def __init__(self, destination: str, *, explicit: bool, acquired: bool) -> None:
+    def __init__(self, destination: str, channel: int, frame_max: int, *, explicit: bool, acquired: bool) -> None:
         """The client accepts each transfer if that is `explicit`. It has to acquire those that are not `acquired`."""
+        self._channel = channel
+        self._frame_max = frame_max
+        self._most = min(frame_max - HEAD_SIZE, LARGE - 1)  # octets of a segment that is in one frame, and copied
         self._command = encode_command(
             MessageTransfer(
                 destination,
@@ -111,10 +113,55 @@ class OutgoingTransfers:
                 AcquireMode.PRE_ACQUIRED if acquired else AcquireMode.NOT_ACQUIRED,
             )
         )
+        self._frame = FRAME_HEAD.pack(11, COMMAND, len(self._command) + HEAD_SIZE, 1, channel) + self._command
 
-    def build(self, entries: list[Entry]) -> list[Segments]:
-        """Return the segments of `entries`."""
-        return [(self._command, *segments_of(entry)) for entry in entries]
+    def build(self, entries: list[Entry]) -> list[Piece]:
+        """Return the frames of `entries`: one piece, or several if there are large bodies."""
+        pieces: list[Piece] = []
+        parts: list[bytes] = []
+        channel, most, pack, unpack, frame = self._channel, self._most, FRAME_HEAD.pack, _SIZE.unpack_from, self._frame
+        run: Run | None = None
+        flags, redelivered, start, fixed = -1, False, 0, 0
+        before = behind = b""
+        for entry in entries:
+            content = entry.content
+            if entry.run is not run or (entry.deliveries > 0) is not redelivered or content[0] != flags:
+                run, redelivered, flags = entry.run, entry.deliveries > 0, -1
+                envelope = run.envelope
+                if envelope.protocol == PROTOCOL and not envelope.deaths:
+                    flags, start = content[0], extents(content)[0]
+                    before, behind = view_of(envelope).template(envelope, flags, redelivered, run.time)
+                    fixed = len(before) + start - 1 + len(behind)
+            if flags >= 0:
+                size = unpack(content, start)[0]
+                at = start + 4 + size
+                own = fixed + 4 + size if size else fixed
+                body = len(content) - at
+                if own <= most and body <= most:
+                    parts += (
+                        frame,
+                        pack(3, HEADER, own + HEAD_SIZE, 1, channel),
+                        before,
+                        content[1:start],
+                        behind,
+                        content[start:at] if size else b"",
+                        pack(7, BODY, body + HEAD_SIZE, 1, channel),
+                        content[at:],
+                    )
+                    continue
+            if parts:
+                pieces.append(b"".join(parts))
+                parts = []
+            pieces += self._single(entry)
+        if parts:
+            pieces.append(b"".join(parts))
+        return pieces
+
+    def _single(self, entry: Entry) -> list[Piece]:
+        """Return the frames of a delivery that is large, a dead letter, or of another protocol."""
+        header, body = segments_of(entry)
+        pieces = assembly(self._channel, [(COMMAND, self._command), (HEADER, header), (BODY, body)], self._frame_max)
+        return pieces if len(body) >= LARGE else [b"".join(pieces)]
 
 
 def segments_of(entry: Entry) -> tuple[bytes, Piece]:

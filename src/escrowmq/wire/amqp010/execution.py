@@ -97,6 +97,17 @@ class Execution:
             return self._working(number, command, outcome)
         return None
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the next command has not been received before."""
+        return self.next >= self._known
+
+    def take_numbers(self, count: int) -> int:
+        """Give the next numbers to commands that are executed together. Return the first one."""
+        first = self.next
+        self.next = self._known = first + count
+        return first
+
     def _decode(self, payload: bytes) -> Command | None:
         """Return a command. One that is unknown ends the session. Raises ConnectionFault."""
         try:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escrowmq.core.topology.vhost import VirtualHost
     from escrowmq.wire.amqp010.codec.spec import ErrorCode
     from escrowmq.wire.amqp010.codec.structs import Command, Struct
+    from escrowmq.wire.amqp010.runs import TransferRuns
     from escrowmq.wire.endpoint import EndpointLimits, Host
     from escrowmq.wire.flow import OutputFlow
     from escrowmq.wire.outbox import Piece
@@ -126,8 +127,12 @@ class SessionPort(Protocol):
     flow: OutputFlow
     """The bounds of the connection's unsent output."""
     channel: int
+    frame_max: int
+    """The largest frame that the client takes."""
     branch: TransactionBranch | None
     """The open transaction, or the branch with which the session is associated. It is set by `tx.py` and `dtx.py`."""
+    runs: TransferRuns | None
+    """Reads transfers that look alike by slices. It is made with the first one."""
     ending: bool
     """Whether the session has ended or is about to. Nothing that it sends is passed on any more."""
 
@@ -157,10 +162,8 @@ class SessionPort(Protocol):
         """Send a command when the log is synced up to `after`. Return its number."""
         ...
 
-    def send_transfers(self, transfers: list[tuple[bytes, bytes, Piece]], after: int = 0) -> int:
-        """Send commands with content, given as the payloads of their three segments. Return the number of the first
-        one. Large bodies are not copied if they are memoryviews.
-        """
+    def send_frames(self, pieces: list[Piece], count: int) -> int:
+        """Send the frames of `count` commands. Return the number of the first one."""
         ...
 
     def answer(self, number: int, reply: Reply | None) -> None:
@@ -187,6 +190,16 @@ class SessionPort(Protocol):
     def flush_later(self, part: SessionPart) -> None:
         """Call `SessionPart.flush` before the next command that is not a message.transfer, and at the latest when the
         bytes that were received are read.
+        """
+        ...
+
+    def flush_parts(self) -> None:
+        """Let the parts do the work that they have put off. Faults end the session."""
+        ...
+
+    def take_numbers(self, count: int) -> int:
+        """Give the next numbers to commands that were read together, whose completion `answer_run` notes. Return the
+        first one.
         """
         ...
 

@@ -106,6 +106,17 @@ class IncomingTransfers:
         if len(contents) >= _LONGEST_RUN or len(content) >= LARGE:
             self.flush()
 
+    def add_all(self, form: TransferForm, wishes: Wishes, first: int, contents: list[bytes]) -> None:
+        """Do `add` for messages with consecutive numbers. Faults end the session."""
+        if form is self._form and wishes is self._wishes and first == self._first + len(self._contents):
+            self._contents += contents
+        else:
+            self._session.flush_parts()
+            self._form, self._wishes, self._first, self._contents = form, wishes, first, contents
+            self._session.flush_later(self)
+        if len(self._contents) >= _LONGEST_RUN:
+            self._session.flush_parts()
+
     def flush(self) -> None:
         """Publish the messages that were read. Raises BrokerError for a fault that ends the session."""
         form, contents, first = self._form, self._contents, self._first

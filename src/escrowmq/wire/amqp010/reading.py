@@ -231,6 +231,11 @@ class Reader:
                     break
                 continue
             if flags == 11 and session.assembly is None and kind == COMMAND:
+                if session.runs is not None and session.execution.fresh:
+                    past = session.runs.read(data, at, end, connection.frame_max)
+                    if past > at:
+                        at = past
+                        continue
                 past = self._message(session, data, at, behind, end)
                 if past:
                     at = past
@@ -264,6 +269,8 @@ class Reader:
             return 0
         content = Content(data[header + HEAD_SIZE : body], data[body + HEAD_SIZE : behind])
         self._command(session, data[at + HEAD_SIZE : header], content)
+        if session.runs is not None:
+            session.runs.learn(data[at:header])
         return int(behind)
 
     def _stray(self, session: Session | None, channel: int, flags: int, kind: int) -> None:

@@ -15,7 +15,7 @@ from escrowmq.core.budget import CHANNEL
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.ports import ReceiverOrigin
 from escrowmq.wire.amqp010.codec.commands import encode_command
-from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, FRAME_HEAD, HEAD_SIZE, HEADER, assembly, control_frame
+from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, HEADER, assembly, control_frame
 from escrowmq.wire.amqp010.codec.spec import (
     DetachCode,
     ErrorCode,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp010.codec.structs import Command, Control
     from escrowmq.wire.amqp010.connection import Connection
     from escrowmq.wire.amqp010.ports import Content, P, Reply, SessionPart, SessionPort
+    from escrowmq.wire.amqp010.runs import TransferRuns
     from escrowmq.wire.outbox import Piece
 
 LONGEST_NAME: Final = 1024
@@ -73,6 +74,8 @@ class Session:
         self.flow = connection.flow
         self.branch: TransactionBranch | None = None
         self.ending = False
+        self.frame_max = connection.frame_max
+        self.runs: TransferRuns | None = None
         self.refused = False  # the broker has ended the session, and waits for the client's answer
         self.next_id = 0
         self.execution = Execution(self)
@@ -120,27 +123,15 @@ class Session:
             self._put(assembly(self.channel, segments, self.connection.frame_max), after)
         return number
 
-    def send_transfers(self, transfers: list[tuple[bytes, bytes, Piece]], after: int = 0) -> int:
-        """See `SessionPort.send_transfers`."""
+    def send_frames(self, pieces: list[Piece], count: int) -> int:
+        """See `SessionPort.send_frames`."""
         first = self.next_id
-        self.next_id += len(transfers)
-        if self.ending:
-            return first
-        channel, most, pack = self.channel, self.connection.frame_max - HEAD_SIZE, FRAME_HEAD.pack
-        pieces: list[Piece] = []
-        for command, header, body in transfers:
-            if len(body) <= most and len(header) <= most and len(command) <= most:
-                pieces += (
-                    pack(11, COMMAND, len(command) + HEAD_SIZE, 1, channel),
-                    command,
-                    pack(3, HEADER, len(header) + HEAD_SIZE, 1, channel),
-                    header,
-                    pack(7, BODY, len(body) + HEAD_SIZE, 1, channel),
-                    body,
-                )
+        self.next_id += count
+        if not self.ending:
+            if len(pieces) == 1:
+                self.connection.put(self.lane, pieces[0], 0)
             else:
-                pieces += assembly(channel, [(COMMAND, command), (HEADER, header), (BODY, body)], most + HEAD_SIZE)
-        self._put(pieces, after)
+                self.connection.put_pieces(self.lane, pieces, 0)
         return first
 
     def send_control(self, control: Control, after: int = 0) -> None:
@@ -186,6 +177,10 @@ class Session:
     def await_rest(self, rest: Iterator[bool | None]) -> None:
         """See `SessionPort.await_rest`."""
         self.connection.await_rest(self, rest)
+
+    def take_numbers(self, count: int) -> int:
+        """See `SessionPort.take_numbers`."""
+        return self.execution.take_numbers(count)
 
     # -- work that was put off
 

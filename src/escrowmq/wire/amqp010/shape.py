@@ -62,23 +62,23 @@ class PropertiesShape:
 class PropertiesShapes:
     """The latest shapes of one session, by the number of their octets."""
 
-    __slots__ = ("_shapes",)
+    __slots__ = ("by_size",)
 
     def __init__(self) -> None:
-        self._shapes: dict[int, PropertiesShape] = {}
+        self.by_size: dict[int, PropertiesShape] = {}
 
     def user_of(self, octets: bytes) -> bytes | None:
         """Check encoded message properties, and return the user-id in them. Raises CodecError."""
-        shape = self._shapes.get(len(octets))
+        shape = self.by_size.get(len(octets))
         if shape is not None and shape.has(octets):
             return None
         found, _ = MessageProperties.read(octets, 0, len(octets))
         if found.user_id is None and len(octets) <= LONGEST:
             places = _places(octets)
             if places is not None:
-                if len(self._shapes) >= MOST:
-                    self._shapes.clear()
-                self._shapes[len(octets)] = PropertiesShape(octets, places)
+                if len(self.by_size) >= MOST:
+                    self.by_size.clear()
+                self.by_size[len(octets)] = PropertiesShape(octets, places)
         return found.user_id
 
 

@@ -45,13 +45,15 @@ class QueueSubscription:
 
     __slots__ = ("consumer", "destination", "explicit", "flushes", "limited", "transfers")
 
-    def __init__(self, destination: str, consumer: Consumer, *, explicit: bool) -> None:
+    def __init__(self, session: SessionPort, destination: str, consumer: Consumer, *, explicit: bool) -> None:
         self.destination = destination
         self.consumer = consumer
         self.explicit = explicit
         self.flushes: list[int] = []
         self.limited = True
-        self.transfers = OutgoingTransfers(destination, explicit=explicit, acquired=not consumer.browses)
+        self.transfers = OutgoingTransfers(
+            destination, session.channel, session.frame_max, explicit=explicit, acquired=not consumer.browses
+        )
 
     @property
     def by(self) -> Replenishment:
@@ -134,7 +136,7 @@ class Subscriptions:
     def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
         """Send deliveries. Those that the client accepts are kept until it does."""
         subscription: QueueSubscription = consumer.view
-        first = self.session.send_transfers(subscription.transfers.build(entries))
+        first = self.session.send_frames(subscription.transfers.build(entries), len(entries))
         if consumer.browses:
             self.shown.add(first, consumer.queue, entries)
         elif subscription.explicit:
@@ -310,7 +312,7 @@ def message_subscribe(session: SessionPort, command: MessageSubscribe, _: Conten
         selects=selects,
         browses=browses,
     )
-    subscription = QueueSubscription(destination, consumer, explicit=explicit)
+    subscription = QueueSubscription(session, destination, consumer, explicit=explicit)
     consumer.view = subscription
     subscriptions.found[destination] = subscription
     subscription.stop()

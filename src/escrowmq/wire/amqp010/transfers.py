@@ -32,9 +32,9 @@ from escrowmq.wire.amqp010.publishing import (
     LONGEST_TTL,
     IncomingTransfers,
     TransferAddress,
-    TransferForm,
     Wishes,
 )
+from escrowmq.wire.amqp010.runs import TransferLook, TransferRuns
 from escrowmq.wire.amqp010.shape import PropertiesShapes
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class TransferReader(IncomingTransfers):
         super().__init__(session)
         self._session = session
         self._shapes = PropertiesShapes()
-        self._known: dict[tuple[str | None, int | None, bytes], tuple[TransferForm, Wishes]] = {}
+        self.runs = session.runs = TransferRuns(session, self, self._shapes)
+        self._known: dict[tuple[str | None, int | None, bytes], TransferLook] = {}
         self._wishes_by_value: dict[Wishes, Wishes] = {}  # one object for equal ones, by which runs are found
 
     def read(self, command: MessageTransfer, content: Content | None) -> None:
@@ -100,8 +101,12 @@ class TransferReader(IncomingTransfers):
                 if known is not None and (not rest or _is_only(rest)):
                     self._check(rest)
                     head = bytes((stored,)) + header[at : at + length]
-                    self.add(*known, self._session.current, b"".join((head, rest or NO_PROPERTIES, body)))
+                    self.add(
+                        known.form, known.wishes, self._session.current, b"".join((head, rest or NO_PROPERTIES, body))
+                    )
+                    self.runs.look_for(known)
                     return
+        self.runs.forget()
         self._read_decoded(command, header, body)
 
     def _check(self, properties: bytes) -> None:
@@ -139,15 +144,17 @@ class TransferReader(IncomingTransfers):
                 _time_to_live(delivery, self._session.broker.engine.now),
             )
         )
-        wishes = Wishes(command.accept_mode != AcceptMode.NONE, delivery.discard_unroutable, delivery.immediate)
+        # Clients of qpid-python that leave out the mode know neither message.accept nor message.reject.
+        wishes = Wishes(command.accept_mode == AcceptMode.EXPLICIT, delivery.discard_unroutable, delivery.immediate)
         wishes = self._wishes_by_value.setdefault(wishes, wishes)
         if header.begins and payload[6] in _SELF_CONTAINED:
-            at, length, _ = _PLACES[payload[6]]
+            at, length, begin = _PLACES[payload[6]]
             end = 4 + int.from_bytes(payload[:4], "big")
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            known = payload[:at] + payload[at + length : end]
-            self._known[command.destination, command.accept_mode, known] = form, wishes
+            before, after = payload[:at], payload[at + length : end]
+            look = TransferLook(form, wishes, begin, before, length, after)
+            self._known[command.destination, command.accept_mode, before + after] = look
         head = head_of(delivery.timestamp, delivery.expiration, redelivered=delivery.redelivered)
         stored = b"".join((head, header.properties or NO_PROPERTIES, body))
         self.add(form, wishes, self._session.current, stored)

@@ -44,7 +44,7 @@ def header(properties: MessageProperties | None = None, **delivery: Any) -> byte
     return encode_header([*structs, properties] if properties is not None else structs)
 
 
-def octets(client: Client, body: bytes, key: str = "q", *, mode: int = 1, to: str = "", **more: Any) -> bytes:
+def octets(client: Client, body: bytes, key: str = "q", *, mode: int | None = 1, to: str = "", **more: Any) -> bytes:
     """Return the frames of a transfer. `mode` is the accept-mode, which is none unless told otherwise."""
     channel = more.pop("channel", 1)
     head = more.pop("header", None) or header(routing_key=key, **more)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from escrowmq.core.messages.entry import Entry, Run
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.wire.amqp010.codec.commands import decode_command, decode_header
+from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, FRAME_HEAD, HEAD_SIZE, HEADER, Assembly
 from escrowmq.wire.amqp010.codec.spec import DeliveryProperties, MessageProperties, MessageTransfer
 from escrowmq.wire.amqp010.content import PROTOCOL, TransferContent
 from escrowmq.wire.amqp010.delivery import OutgoingTransfers, segments_of, size_of
 from escrowmq.wire.amqp091.publication import PROTOCOL as PLAIN
-from escrowmq.wire.outbox import LARGE
+from escrowmq.wire.outbox import LARGE, Piece
 
 PROPERTIES = MessageProperties(content_type="text/plain", application_headers={"a": 1})
 
@@ -107,8 +110,63 @@ def test_the_size_is_that_of_header_and_body() -> None:
     assert size_of(one) == len(header) + len(body)
 
 
+def parsed(pieces: list[Piece], frame_max: int) -> list[dict[int, bytes]]:
+    """The segments of each command in frames that have at most `frame_max` octets."""
+    data = b"".join(pieces)
+    found, taken, at = [], Assembly((1 << 20,) * 4), 0
+    while at < len(data):
+        flags, kind, size, track, channel = FRAME_HEAD.unpack_from(data, at)
+        assert (size <= frame_max, track, channel) == (True, 1, 5)
+        if taken.take(flags, kind, data[at + HEAD_SIZE : at + size]):
+            found.append(taken.segments)
+            taken = Assembly((1 << 20,) * 4)
+        at += size
+    return found
+
+
+ENVELOPES = st.builds(
+    Envelope,
+    st.sampled_from(["", "e"]),
+    st.sampled_from(["k", "k" * 255]),
+    protocol=st.just(PROTOCOL),
+    durable=st.booleans(),
+    priority=st.integers(0, 9),
+    ttl=st.none() | st.integers(0, 10_000),
+    deaths=st.sampled_from([(), (Death("q", "expired", 1, 5000, "", ("q",), 2500),)]),
+)
+CONTENTS = st.builds(
+    TransferContent,
+    st.sampled_from([b"", PROPERTIES.write(), MessageProperties(content_type="x" * 200).write()]),
+    st.integers(0, 9).map(bytes) | st.sampled_from([bytes(5000), bytes(LARGE + 5)]),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(st.tuples(ENVELOPES, st.lists(st.tuples(CONTENTS, st.integers(0, 1)), max_size=4)), max_size=3),
+    st.sampled_from([4096, 65_535]),
+)
+def test_the_frames_have_the_segments_of_each_message(
+    runs: list[tuple[Envelope, list[tuple[TransferContent, int]]]], frame_max: int
+) -> None:
+    entries = []
+    for envelope, contents in runs:
+        run = Run(envelope, 1, 5000)
+        for content, deliveries in contents:
+            entries.append(Entry(1, content.pack(), run))
+            entries[-1].deliveries = deliveries
+    built = OutgoingTransfers("d", 5, frame_max, explicit=True, acquired=True).build(entries)
+    found = parsed(built, frame_max)
+    assert [(one[HEADER], one[BODY]) for one in found] == [
+        (header, bytes(body)) for header, body in map(segments_of, entries)
+    ]
+
+
 def test_the_command_names_the_modes() -> None:
-    ((command, _, _),) = OutgoingTransfers("d", explicit=False, acquired=False).build(
+    pieces = OutgoingTransfers("d", 5, 4096, explicit=False, acquired=False).build(
         [entry(TransferContent(b"", b"").pack())]
     )
-    assert decode_command(command) == (MessageTransfer("d", 1, 1), False)
+    (segments,) = parsed(pieces, 4096)
+    assert decode_command(segments[COMMAND]) == (MessageTransfer("d", 1, 1), False)

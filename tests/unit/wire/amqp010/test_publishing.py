@@ -64,9 +64,10 @@ def test_with_explicit_acceptance_the_broker_accepts_after_the_sync() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "discard", "rejected"), [(0, False, True), (0, True, False), (1, False, False), (1, True, False)]
+    ("mode", "discard", "rejected"),
+    [(0, False, True), (0, True, False), (1, False, False), (1, True, False), (None, False, False)],
 )
-def test_unroutable_messages(mode: int, discard: bool, rejected: bool) -> None:
+def test_unroutable_messages(mode: int | None, discard: bool, rejected: bool) -> None:
     client = Client()
     publish(client, b"1", b"2", key="none", mode=mode, discard_unroutable=discard)
     traffic = client.server.broker.engine.counters.traffic_of("/", "amqp010")

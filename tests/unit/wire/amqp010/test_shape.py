@@ -89,4 +89,4 @@ def test_few_shapes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = PropertiesShapes()
     for size in range(20):
         shapes.user_of(MessageProperties(content_type="x" * size).write())
-    assert len(shapes._shapes) <= 4
+    assert len(shapes.by_size) <= 4
