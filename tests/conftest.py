@@ -27,6 +27,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+# Collecting the tests makes millions of objects, hardly any of which are garbage. `pytest_collection_finish` ends this.
+gc.disable()
+
 # A shell ignores SIGINT in processes that it starts in the background, and the tests' processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,6 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Exempt the collected tests from garbage collections, which take 0.3 seconds of processor time with them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 GROUPS = {
@@ -62,10 +66,18 @@ GROUPS = {
     "tests/interop/test_rabbitmq_java.py": "rabbitmq-java",
     "tests/unit/perf/test_runner.py": "rabbitmq",
     "tests/xa/test_participants.py": "postgresql",
+    "tests/unit/test_layers.py": "sources",
+    "tests/unit/test_style.py": "sources",
 }
-"""Tests of a group run in one process, where they share a Spark session, a server or a Java, which start slowly."""
-FILES = ("tests/integration/",)
+"""Tests of a group run in one process. They share a Spark session, a server or a Java, which start slowly, or the
+parsed sources.
+"""
+SHARING = ("tests/integration/",)
 """Each file in these folders is a group, whose tests share a broker."""
+FILES = (*SHARING, "tests/conformance/", "tests/property/", "tests/unit/")
+"""Each file in these folders is a group, too. Thousands of quick tests, each a group, would keep the scheduler busy:
+its work grows with the square of their number. The tests of a file also share what it caches.
+"""
 
 
 def group_of(test: str) -> str:
@@ -84,7 +96,7 @@ def turn_of(test: str, *, slow: bool) -> int:
     group = group_of(test)
     if group in order:
         return order.index(group)
-    return len(order) if slow or test.startswith(FILES) else len(order) + 1
+    return len(order) if slow or test.startswith(SHARING) else len(order) + 1
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]

@@ -29,7 +29,8 @@ def test_tests_that_share_a_session_are_one_group() -> None:
     assert group_of("tests/pipeline/test_lake.py::test_a") != group_of("tests/pipeline/test_audit.py::test_b")
     assert group_of("tests/integration/test_a.py::test_a") == group_of("tests/integration/test_a.py::test_b")
     assert group_of("tests/integration/test_a.py::test_a") != group_of("tests/integration/test_b.py::test_a")
-    assert group_of("tests/unit/test_a.py::test_a") == "tests/unit/test_a.py::test_a"
+    assert group_of("tests/unit/test_a.py::test_a") == group_of("tests/unit/test_a.py::test_b")
+    assert group_of("tests/simulation/test_a.py::test_a") == "tests/simulation/test_a.py::test_a"
 
 
 def test_long_groups_begin_first_and_quick_tests_last() -> None:
