@@ -48,12 +48,20 @@ def modules() -> dict[str, Module]:
     return found
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield everything below a node except expressions, which are most of a tree, and contain no statements."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.expr):
+            yield node
+            yield from statements(node)
+
+
 def imports(module: Module) -> Iterator[tuple[int, str]]:
     """Line and full name of everything imported, also inside functions and under TYPE_CHECKING.
 
     `from a import b` yields `a.b`: whether `b` is a module or a name in one is for the caller.
     """
-    for node in ast.walk(module.tree):
+    for node in statements(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

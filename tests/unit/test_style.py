@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.unit.sources import ROOT, modules
+from tests.unit.sources import ROOT, modules, statements
 from tests.unit.style_exceptions import LONG_FUNCTIONS, SHARED_CLASS_NAMES
 
 FOLDERS = ("src", "tests", "tools", "bench")
@@ -25,6 +27,23 @@ def python_files() -> list[Path]:
         for path in (ROOT / folder).rglob("*.py")
         if not {"node_modules", "__pycache__"}.intersection(path.parts)
     )
+
+
+class Outline(NamedTuple):
+    """What a file tells when it is parsed."""
+
+    has_docstring: bool
+    long_functions: dict[str, int]
+
+
+@cache
+def outlines() -> dict[Path, Outline]:
+    """Parse every file once. The trees of all files together would take hundreds of megabytes."""
+    found = {}
+    for path in python_files():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found[path] = Outline(bool(ast.get_docstring(tree)), dict(long_functions(tree)))
+    return found
 
 
 def too_long(path: Path) -> bool:
@@ -47,7 +66,7 @@ def test_nothing_is_left_for_later() -> None:
 
 
 def test_every_module_has_a_docstring() -> None:
-    found = [path for path in python_files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    found = [path for path, outline in outlines().items() if not outline.has_docstring]
     assert not found, f"these lack a docstring:\n{names(found)}"
 
 
@@ -60,7 +79,7 @@ def long_functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, int]]
                 yield within + node.name, lines
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from long_functions(node, f"{within}{node.name}.")
-        else:
+        elif not isinstance(node, ast.expr):  # expressions are most of a tree, and contain no function with a name
             yield from long_functions(node, within)
 
 
@@ -72,7 +91,7 @@ def classes_by_name() -> dict[str, list[str]]:
     for module in modules().values():
         if module.path.name == "spec.py":
             continue
-        for node in ast.walk(module.tree):
+        for node in statements(module.tree):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(module.layer)
     return found
@@ -81,8 +100,8 @@ def classes_by_name() -> dict[str, list[str]]:
 def test_functions_have_at_most_70_lines() -> None:
     found = {
         f"{path.relative_to(ROOT).as_posix()}:{name}": lines
-        for path in python_files()
-        for name, lines in long_functions(ast.parse(path.read_text(encoding="utf-8")))
+        for path, outline in outlines().items()
+        for name, lines in outline.long_functions.items()
     }
     too_long = [f"{name}: {lines} lines" for name, lines in found.items() if name not in LONG_FUNCTIONS]
     assert not too_long, "split these, or list them in style_exceptions.py:\n" + "\n".join(too_long)
