@@ -9,6 +9,7 @@ from typing import Any, Final
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
+from escrowmq.admin.queues import named_queue
 from escrowmq.core.counters import BranchCounters, QueueCounters, QueueTotals, Traffic, arrived
 from escrowmq.core.queues.outcome import DEATH_REASONS, Outcome
 from escrowmq.core.queues.queue import Queue
@@ -33,6 +34,7 @@ class CounterAdmin:
         self.operations: Mapping[str, Operation] = {
             "counter.totals": self.totals,
             "counter.queues": self.list_queues,
+            "counter.queue": self.show_queue,
         }
 
     async def totals(self) -> dict[str, Any]:
@@ -52,6 +54,10 @@ class CounterAdmin:
             for queue in vhost.queues.values()
         ]
         return Listing(self._pieces, self._rows(queues))
+
+    async def show_queue(self, vhost: str, name: str) -> Row:
+        """Return the counters of one queue. Raises NothingFound."""
+        return _queue_row(named_queue(self._broker, vhost, name))
 
     def _rows(self, queues: Iterable[Queue]) -> Iterator[Row | None]:
         for queue in queues:

@@ -43,11 +43,9 @@ class QueueAdmin:
     async def show(self, vhost: str, name: str) -> Row:
         """Return the row of one queue, with counters. Raises NothingFound."""
         in_doubt = await self._pieces.result(self._transactions.by_queue())
-        found = self._broker.directory.vhosts.get(vhost)
-        queue = None if found is None else found.queues.get(name)
-        if queue is None:
-            raise NothingFound(f"no queue '{name}' in vhost '{vhost}'")
-        return _row(queue, in_doubt.get((vhost, name), NOTHING_IN_DOUBT), counters=True)
+        return _row(
+            named_queue(self._broker, vhost, name), in_doubt.get((vhost, name), NOTHING_IN_DOUBT), counters=True
+        )
 
     async def totals(self) -> dict[str, int]:
         """Return the number of queues, and the sums of their messages and consumers."""
@@ -70,6 +68,15 @@ class QueueAdmin:
             totals["consumers"] += sum([len(queue.consumers) for queue in there])
             yield
         return totals
+
+
+def named_queue(broker: Broker, vhost: str, name: str) -> Queue:
+    """Return a queue. Raises NothingFound."""
+    found = broker.directory.vhosts.get(vhost)
+    queue = None if found is None else found.queues.get(name)
+    if queue is None:
+        raise NothingFound(f"no queue '{name}' in vhost '{vhost}'")
+    return queue
 
 
 def _queues(broker: Broker, vhost: str | None) -> list[Queue]:

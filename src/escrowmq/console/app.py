@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
 from escrowmq.admin.http.management import NothingThere
@@ -57,10 +58,17 @@ class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
 
 
 class Console:
-    """The console over `broker`, whose files are `files`."""
+    """The console over `broker`, whose files are `files`. `lists` are those that the process keeps."""
 
-    def __init__(self, broker: AskedBroker, files: BrokerFiles, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        broker: AskedBroker,
+        lists: KeptLists,
+        files: BrokerFiles,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._broker = broker
+        self._lists = lists
         self.files = files
         self._jobs: Mapping[str, OperatorCommand] = {AUDIT: files.audit, BACKUP: files.backup}
         self.sessions = Sessions(clock)
@@ -224,7 +232,9 @@ class Console:
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:
         session, operator = await self._session(request)
         query = dict(request.query_params)
-        return Visit(self._broker, self._rates, self.files, session, operator, _path(request), names, query)
+        return Visit(
+            self._broker, self._lists, self._rates, self.files, session, operator, _path(request), names, query
+        )
 
     def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler whose failures are pages."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, Operator
 from escrowmq.console.rates import Rates
@@ -19,6 +20,7 @@ class Visit(NamedTuple):
     """Who asks for a page, the names in its path, and the query."""
 
     broker: AskedBroker
+    lists: KeptLists
     rates: Rates
     files: BrokerFiles
     session: LoginSession

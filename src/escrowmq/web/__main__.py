@@ -23,6 +23,7 @@ from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.attempts import GuardedBroker
 from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.repetition import Repetition
 from escrowmq.console.app import Console
 from escrowmq.evidence.files import BrokerFiles
@@ -47,9 +48,10 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     audits, backups = (None if options[name] is None else Path(options[name]) for name in ("audits", "backups"))
     files = BrokerFiles(Path(options["data_dir"]), audits, backups, options["disk_limit"])
     broker = GuardedBroker(RemoteBroker(files.data_dir))
-    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=file_routes(files))
+    lists = KeptLists(broker)
+    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=file_routes(files), lists=lists)
     config = uvicorn.Config(
-        interface.app(Console(broker, files).routes()),
+        interface.app(Console(broker, lists, files).routes()),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from escrowmq.admin.counters import CounterAdmin
+from escrowmq.admin.operation import NothingFound
 from escrowmq.admin.service import AdminService
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
@@ -88,3 +91,6 @@ def test_queues_are_listed_with_their_counters() -> None:
     assert (row["name"], row["arrived"], row["acknowledged"], row["left"]["rejected"]) == ("q", 3, 1, 1)
     assert perform(operations, "counter.queues", vhosts=["none"]) == []
     assert len(perform(operations, "counter.queues")) == 1
+    assert perform(operations, "counter.queue", vhost="/", name="q") == row
+    with pytest.raises(NothingFound, match="no queue 'none' in vhost '/'"):
+        perform(operations, "counter.queue", vhost="/", name="none")

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from escrowmq.admin.http.app import HttpInterface
+from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.console.app import Console
 from escrowmq.evidence.files import BrokerFiles
 from tests.harness.server import SimServer
@@ -29,8 +30,9 @@ class Browser(HttpSite):
     ) -> None:
         super().__init__(made)
         self.now = 1000.0
-        self.console = Console(self.broker, BrokerFiles(folder, audits), lambda: self.now)
-        self.app = HttpInterface(self.broker).app(self.console.routes())
+        lists = KeptLists(self.broker)
+        self.console = Console(self.broker, lists, BrokerFiles(folder, audits), lambda: self.now)
+        self.app = HttpInterface(self.broker, lists=lists).app(self.console.routes())
         self.cookie = ""
         access = self.server.broker.access
         if user and user not in access.users:

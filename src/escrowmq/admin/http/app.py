@@ -57,12 +57,19 @@ NO_ROUTES: Final = MoreRoutes({}, {})
 
 class HttpInterface:
     """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login. `more` has
-    further routes.
+    further routes. `lists` are those that the process keeps.
     """
 
-    def __init__(self, broker: AskedBroker, *, open_metrics: bool = False, more: MoreRoutes = NO_ROUTES) -> None:
+    def __init__(
+        self,
+        broker: AskedBroker,
+        *,
+        open_metrics: bool = False,
+        more: MoreRoutes = NO_ROUTES,
+        lists: KeptLists | None = None,
+    ) -> None:
         self._broker = broker
-        self._lists = KeptLists(broker)
+        self._lists = lists or KeptLists(broker)
         self._open_metrics = open_metrics
         self._paths = PathTable({**READING, **more.reading})
         self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})

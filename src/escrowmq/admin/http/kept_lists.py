@@ -8,35 +8,47 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.connections import connection_row
 from escrowmq.admin.http import shapes
 from escrowmq.admin.http.answers import encoded
 from escrowmq.admin.http.broker import AskedBroker
+from escrowmq.admin.operation import Row
 from escrowmq.admin.queue_rows import queue_row
 
 Shape = dict[str, Any]
-Shaping = Callable[[Mapping[str, Any], Sequence[Any], str], Shape]
 _AT_ONCE: Final = 500
 """Rows that are encoded before other requests get their turn."""
+
+
+class RowForms(NamedTuple):
+    """How the rows of a list are made of their parts, and how they are shown in RabbitMQ's form."""
+
+    row: Callable[[Mapping[str, Any], Sequence[Any]], Row]
+    shape: Callable[[Row, str], Shape]
 
 
 class KeptRow:
     """A row of a list. `fixed` is the part of it that never changes, and `variable` the other part."""
 
-    __slots__ = ("_encoded", "_node", "_shaping", "fixed", "variable")
+    __slots__ = ("_encoded", "_forms", "_node", "fixed", "variable")
 
-    def __init__(self, shaping: Shaping, fixed: Mapping[str, Any], variable: Sequence[Any]) -> None:
-        self._shaping = shaping
+    def __init__(self, forms: RowForms, fixed: Mapping[str, Any], variable: Sequence[Any]) -> None:
+        self._forms = forms
         self.fixed = fixed
         self.variable = variable
         self._node = ""
         self._encoded = b""
 
+    def row(self) -> Row:
+        """Return the row as the admin service has it."""
+        return self._forms.row(self.fixed, self.variable)
+
     def shape(self, node: str) -> Shape:
         """Return the row for an answer; `node` is the name of the broker."""
-        return self._shaping(self.fixed, self.variable, node)
+        return self._forms.shape(self.row(), node)
 
     def encoded(self, node: str) -> bytes:
         """Return the row in JSON."""
@@ -48,10 +60,10 @@ class KeptRow:
 class KeptList:
     """A list whose changes the broker tells by an operation."""
 
-    def __init__(self, broker: AskedBroker, operation: str, shaping: Shaping) -> None:
+    def __init__(self, broker: AskedBroker, operation: str, forms: RowForms) -> None:
         self._broker = broker
         self._operation = operation
-        self._shaping = shaping
+        self._forms = forms
         self._run, self._look = "", 0
         self._rows: dict[int, KeptRow] = {}
         self._asking = asyncio.Lock()
@@ -82,7 +94,7 @@ class KeptList:
                 ident = row["ident"]
                 new = new or ident not in self._rows
                 fixed = row["fixed"] if "fixed" in row else self._rows[ident].fixed
-                self._rows[ident] = KeptRow(self._shaping, fixed, row["variable"])
+                self._rows[ident] = KeptRow(self._forms, fixed, row["variable"])
         if new:
             self._rows = dict(sorted(self._rows.items()))
         self._run, self._look = head["run"], head["look"]
@@ -92,8 +104,8 @@ class KeptLists:
     """The lists of one broker that are kept."""
 
     def __init__(self, broker: AskedBroker) -> None:
-        self.queues = KeptList(broker, "queue.changes", _queue)
-        self.connections = KeptList(broker, "connection.changes", _connection)
+        self.queues = KeptList(broker, "queue.changes", RowForms(partial(queue_row, counters=True), shapes.queue))
+        self.connections = KeptList(broker, "connection.changes", RowForms(connection_row, shapes.connection))
 
 
 async def joined(rows: Sequence[KeptRow], node: str) -> bytes:
@@ -103,11 +115,3 @@ async def joined(rows: Sequence[KeptRow], node: str) -> bytes:
         parts += [row.encoded(node) for row in rows[begin : begin + _AT_ONCE]]
         await asyncio.sleep(0)
     return b"[" + b",".join(parts) + b"]"
-
-
-def _queue(fixed: Mapping[str, Any], variable: Sequence[Any], node: str) -> Shape:
-    return shapes.queue(queue_row(fixed, variable, counters=True), node)
-
-
-def _connection(fixed: Mapping[str, Any], variable: Sequence[Any], node: str) -> Shape:
-    return shapes.connection(connection_row(fixed, variable), node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from escrowmq.admin.http.broker import BrokerRefused
 from escrowmq.console.visit import Visit
 
 PEEKED: Final = 20
@@ -11,7 +12,7 @@ PEEKED: Final = 20
 
 async def queues(visit: Visit) -> dict[str, Any]:
     """List the queues with their depth, the longest first unless the query has another order."""
-    rows = await visit.ask("queue.list")
+    rows = [kept.row() for kept in await visit.lists.queues.current()]
     rows.sort(key=lambda row: -row["ready"])
     return {"page": visit.page(rows)}
 
@@ -19,9 +20,7 @@ async def queues(visit: Visit) -> dict[str, Any]:
 async def queue(visit: Visit) -> dict[str, Any]:
     """Show one queue: its figures, bindings and consumers, and its first messages."""
     vhost, name = visit.names["vhost"], visit.names["queue"]
-    rows = await visit.ask("queue.list", vhost=vhost)
-    found = next((row for row in rows if row["name"] == name), None)
-    counters = [row for row in await visit.ask("counter.queues", vhosts=[vhost]) if row["name"] == name]
+    found, counters = await _shown(visit, "queue.show"), await _shown(visit, "counter.queue")
     bindings = [
         row
         for row in await visit.ask("binding.list", vhost=vhost)
@@ -35,12 +34,23 @@ async def queue(visit: Visit) -> dict[str, Any]:
         peeked = await visit.ask("queue.peek", vhost=vhost, queue=name, count=PEEKED, start=begin)
     return {
         "queue": found,
-        "counters": counters[0] if counters else None,
+        "counters": counters,
         "bindings": bindings,
         "consumers": consumers,
         "peeked": peeked,
         "peek_size": PEEKED,
     }
+
+
+async def _shown(visit: Visit, operation: str) -> dict[str, Any] | None:
+    """Return what an operation shows of the queue in the path; None if there is no such queue."""
+    try:
+        found: dict[str, Any] = await visit.ask(operation, vhost=visit.names["vhost"], name=visit.names["queue"])
+    except BrokerRefused as refused:
+        if refused.missing:
+            return None
+        raise
+    return found
 
 
 async def topics(visit: Visit) -> dict[str, Any]:
