@@ -110,11 +110,13 @@ def rollback_forgets(self: Channel, consumer: Consumer, tags: Sequence[int], ent
     """Forget the deliveries that were settled in a transaction that is rolled back."""
 
 
-def prefetch_by_two(self: Consumer, count: int) -> None:
+def prefetch_by_two(self: Consumer, count: int, entries: list[Entry] | None = None) -> None:
     self.credit.spend(count - count // 2)
 
 
-def dead_lettered_in_two_records(self: DeadLetters, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+def dead_lettered_in_two_records(
+    self: DeadLetters, queue: Queue, entries: list[Entry], outcome: Outcome, modification: object = None
+) -> None:
     host = self._host
     letters = Decision(host)
     self.place(letters, queue, entries, outcome)
