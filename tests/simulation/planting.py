@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from tests.simulation.history import Failure, MakeWorld, history
+from tests.simulation.world import World
+
 
 @contextmanager
 def planted(patches: Mapping[tuple[Any, str], object]) -> Iterator[None]:
@@ -21,3 +24,19 @@ def planted(patches: Mapping[tuple[Any, str], object]) -> Iterator[None]:
     finally:
         for patch in started:
             patch.stop()
+
+
+def is_found(
+    patches: Mapping[tuple[Any, str], object], histories: int, first: int = 0, make_world: MakeWorld = World
+) -> bool:
+    """Return whether one of so many histories fails with a planted bug. The history `first` is tried first.
+
+    Raises AssertionError if the bug can no longer be called like what it replaces, so that any history would fail.
+    """
+    with planted(patches):
+        for seed in (first, *range(histories)):
+            result = history(seed, make_world=make_world)
+            if isinstance(result, Failure):
+                assert not isinstance(result.error, TypeError), f"bring the planted bug up to date: {result.error}"
+                return True
+    return False

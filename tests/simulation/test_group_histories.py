@@ -13,10 +13,16 @@ from tests.simulation.faulty_world import TROUBLES
 from tests.simulation.group_world import WEIGHTS, GroupWorld
 from tests.simulation.history import Failure, history, shrink
 from tests.simulation.planted_groups import PLANTED
-from tests.simulation.planting import planted
+from tests.simulation.planting import is_found
 from tests.simulation.steps import Step
 
 HISTORIES = 200
+RARE = {
+    "later messages of a key are not revoked": 11,
+    "retry after a failed sync": 80,
+    "a full disk ignored": 12,
+}
+"""The first histories that find bugs which few histories find. They are tried first, which saves many seconds."""
 NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
@@ -48,8 +54,4 @@ def test_generated_histories_handle_every_message(steps: list[Step], seed: int) 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(PLANTED[bug]):
-        for seed in range(HISTORIES):
-            if isinstance(history(seed, make_world=GroupWorld), Failure):
-                return
-    pytest.fail(f"not found in {HISTORIES} histories")
+    assert is_found(PLANTED[bug], HISTORIES, RARE.get(bug, 0), GroupWorld), f"not found in {HISTORIES} histories"

@@ -13,10 +13,18 @@ from tests.simulation.faulty_world import TROUBLES
 from tests.simulation.history import Failure, history, shrink
 from tests.simulation.link_world import TRANSACTIONS, WEIGHTS, FailingWorld, LinkWorld, PostingWorld
 from tests.simulation.planted_links import OF_FAILING_DISKS, OF_TRANSACTIONS, PLANTED
-from tests.simulation.planting import planted
+from tests.simulation.planting import is_found
 from tests.simulation.steps import Step
 
 HISTORIES = 200
+RARE = {
+    "transfer before its acquisition is synced": 152,
+    "delayed message sent on by two records": 91,
+    "delayed message sent on too early": 143,
+    "posts not named in the map": 121,
+    "what cannot be read is settled": 88,
+}
+"""The first histories that find bugs which few histories find. They are tried first, which saves many seconds."""
 NUMBER = st.integers(0, 255)
 STEPS = st.lists(st.builds(Step, st.sampled_from(sorted(WEIGHTS | TRANSACTIONS)), NUMBER, NUMBER, NUMBER), max_size=80)
 
@@ -75,8 +83,4 @@ def test_generated_histories_process_every_message_once(steps: list[Step], seed:
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
     make_world = WORLDS.get(bug, LinkWorld)
-    with planted(PLANTED[bug]):
-        for seed in range(HISTORIES):
-            if isinstance(history(seed, make_world=make_world), Failure):
-                return
-    pytest.fail(f"not found in {HISTORIES} histories")
+    assert is_found(PLANTED[bug], HISTORIES, RARE.get(bug, 0), make_world), f"not found in {HISTORIES} histories"

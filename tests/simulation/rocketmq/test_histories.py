@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.__main__ import report
 from tests.simulation.history import Failure, history, shrink
-from tests.simulation.planting import planted
+from tests.simulation.planting import is_found
 from tests.simulation.rocketmq.planted import PLANTED
 from tests.simulation.rocketmq.world import RocketmqWorld
 
@@ -35,8 +35,5 @@ def test_histories_by_seed_keep_what_was_answered() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(PLANTED[bug]):
-        for seed in range(HISTORIES):
-            if isinstance(history(seed, make_world=RocketmqWorld), Failure):
-                return
-    pytest.fail(f"not found in {HISTORIES} histories")
+    found = is_found(PLANTED[bug], HISTORIES, make_world=RocketmqWorld)
+    assert found, f"not found in {HISTORIES} histories"
