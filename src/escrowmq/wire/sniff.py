@@ -1,5 +1,5 @@
-"""Detection of a client's protocol by its first eight bytes. All versions of AMQP share a port, and both protocols of
-RocketMQ share each of its ports.
+"""Detection of a client's protocol by its first eight bytes, on a port that all versions of AMQP share. Ports for
+RocketMQ have a module of their own, `wire.rocketmq.sniff`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from escrowmq.wire.amqp010.connection import Connection as Amqp010
 from escrowmq.wire.amqp091.connection import Connection as Amqp091
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
 from escrowmq.wire.endpoint import Endpoint, Host, Peer
-from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
-from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
 
 HEADER_SIZE: Final = 8
 
@@ -68,34 +66,11 @@ def refusal(start: bytes, otherwise: bytes = REFUSAL) -> bytes:
     return next((answer for beginning, answer in _FAMILIES if start.startswith(beginning)), otherwise)
 
 
-ROCKETMQ: Final[Mapping[bytes, Opener]] = MappingProxyType({b"PRI * HT": GrpcEndpoint})  # the preface of HTTP/2
-"""Protocols of RocketMQ by their first eight bytes. Everything else on its ports is a frame of classic remoting."""
-LARGEST_FIRST_OCTET: Final = 1
-"""A frame of classic remoting begins with its length, which is at most 16 MiB."""
-
-
-def sniff_rocketmq(header: bytes) -> Opener | None:
-    """Return the protocol of a connection to a port for RocketMQ; None for an unknown header."""
-    return ROCKETMQ.get(header) or (RemotingConnection if header[0] <= LARGEST_FIRST_OCTET else None)
-
-
-def hopeless_rocketmq(start: bytes) -> bool:
-    """Return whether the bytes received so far can no longer become a known header of RocketMQ."""
-    return start[0] > LARGEST_FIRST_OCTET and not any(header.startswith(start[:HEADER_SIZE]) for header in ROCKETMQ)
-
-
-def no_refusal(start: bytes) -> bytes:
-    """Return nothing: neither protocol of RocketMQ has an answer to an unknown protocol."""
-    del start
-    return b""
-
-
-_TLS: Final = (b"\x16\x03", "TLS, but this port has none")
+TLS: Final = (b"\x16\x03", "TLS, but this port has none")
 _HTTP2: Final = (
     b"PRI ",
     "HTTP/2, as clients of gRPC do; clients of RocketMQ 5 connect to rocketmq.grpc_address, by default port 8081",
 )
-_AMQP: Final = (b"AMQP", "AMQP, whose clients connect to listen.address, by default port 5672")
 _OTHER_AMQP: Final = (b"AMQP", "a version of AMQP that is none of 0-8, 0-9, 0-9-1, 0-10 and 1.0")
 
 
@@ -106,15 +81,14 @@ class Family(NamedTuple):
     hopeless: Callable[[bytes], bool]
     refusal: Callable[[bytes], bytes]
     websocket: bool
-    foreign: tuple[tuple[bytes, str], ...] = (_TLS,)
+    foreign: tuple[tuple[bytes, str], ...] = (TLS,)
 
     def guess(self, start: bytes) -> str:
         """Return the protocol that these bytes are probably of, none of those of the port, for the log."""
         return next((words for beginning, words in self.foreign if start.startswith(beginning)), "an unknown protocol")
 
 
-AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True, foreign=(_TLS, _HTTP2, _OTHER_AMQP))
-ROCKETMQ_FAMILY: Final = Family(sniff_rocketmq, hopeless_rocketmq, no_refusal, websocket=False, foreign=(_TLS, _AMQP))
+AMQP_FAMILY: Final = Family(sniff, hopeless, refusal, websocket=True, foreign=(TLS, _HTTP2, _OTHER_AMQP))
 
 
 def amqp_family(unknown: bytes = REFUSAL) -> Family:

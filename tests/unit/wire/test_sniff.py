@@ -7,22 +7,16 @@ import pytest
 from escrowmq.wire.amqp010.connection import Connection as Amqp010
 from escrowmq.wire.amqp091.connection import Connection
 from escrowmq.wire.amqp10.connection import Connection as Amqp10
-from escrowmq.wire.rocketmq.remoting.connection import RemotingConnection
 from escrowmq.wire.sniff import (
     AMQP_FAMILY,
     HEADER_SIZE,
     PROTOCOLS,
     REFUSAL,
     REFUSALS,
-    ROCKETMQ_FAMILY,
-    Family,
     amqp_family,
     hopeless,
-    hopeless_rocketmq,
-    no_refusal,
     refusal,
     sniff,
-    sniff_rocketmq,
 )
 
 
@@ -82,33 +76,18 @@ def test_what_is_not_amqp_is_answered_as_configured(version: str) -> None:
     assert sniff(REFUSALS[version]) is not None
 
 
-@pytest.mark.parametrize("header", [b"\x00\x00\x00\x80\x00\x00\x00\x70", b"\x01\x00\x00\x00\x01\x00\x00\x10"])
-def test_a_frame_of_classic_remoting_is_known_on_ports_of_rocketmq(header: bytes) -> None:
-    assert sniff_rocketmq(header) is RemotingConnection
-    assert not hopeless_rocketmq(header[:1])
-
-
-@pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x01", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
-def test_other_headers_are_not_known_on_ports_of_rocketmq(header: bytes) -> None:
-    assert sniff_rocketmq(header) is None
-    assert hopeless_rocketmq(header[:1])
-    assert no_refusal(header) == b""
-
-
 def test_ports_of_amqp_know_no_protocol_of_rocketmq() -> None:
     assert AMQP_FAMILY.sniff(b"\x00\x00\x00\x80\x00\x00\x00\x70") is None
-    assert ROCKETMQ_FAMILY.sniff(b"AMQP\x00\x00\x09\x01") is None
 
 
 @pytest.mark.parametrize(
-    ("family", "start", "words"),
+    ("start", "words"),
     [
-        (AMQP_FAMILY, b"PRI * HT", "rocketmq.grpc_address, by default port 8081"),
-        (AMQP_FAMILY, b"AMQP\x00\x01\x01\x00", "a version of AMQP that is none of"),
-        (AMQP_FAMILY, b"\x16\x03\x01\x02", "TLS, but this port has none"),
-        (AMQP_FAMILY, b"NOT AMQP", "an unknown protocol"),
-        (ROCKETMQ_FAMILY, b"AMQP\x00\x00\x09\x01", "listen.address, by default port 5672"),
+        (b"PRI * HT", "rocketmq.grpc_address, by default port 8081"),
+        (b"AMQP\x00\x01\x01\x00", "a version of AMQP that is none of"),
+        (b"\x16\x03\x01\x02", "TLS, but this port has none"),
+        (b"NOT AMQP", "an unknown protocol"),
     ],
 )
-def test_a_client_at_the_wrong_port_is_recognised(family: Family, start: bytes, words: str) -> None:
-    assert words in family.guess(start)
+def test_a_client_at_the_wrong_port_is_recognised(start: bytes, words: str) -> None:
+    assert words in AMQP_FAMILY.guess(start)

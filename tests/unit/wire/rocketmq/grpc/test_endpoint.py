@@ -8,20 +8,14 @@ import pytest
 
 from escrowmq.core.budget import METHOD
 from escrowmq.wire.http2.frames import ErrorCode
-from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
 from escrowmq.wire.rocketmq.grpc.framing import LARGEST, prefixed
 from escrowmq.wire.rocketmq.grpc.status import GrpcStatus
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.rocketmq.proto.definition_pb2 import Code, Resource
 from escrowmq.wire.rocketmq.proto.service_pb2 import HeartbeatRequest, QueryRouteRequest, SendMessageRequest
-from escrowmq.wire.sniff import sniff_rocketmq
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message, server
 
 BEAT = HeartbeatRequest()
-
-
-def test_the_preface_of_http2_leads_here() -> None:
-    assert sniff_rocketmq(b"PRI * HT") is GrpcEndpoint
 
 
 def test_a_call_is_answered() -> None:
