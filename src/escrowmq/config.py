@@ -122,8 +122,8 @@ class LimitsSection(Section):
     unsettled_per_link: int = Field(
         default=1_000_000,
         ge=1,
-        description="The number of deliveries that may be unsettled on one link (AMQP 1.0). Beyond it, a consumer gets "
-        "no further ones, and a producer no credit.",
+        description="The number of deliveries that may be unsettled on one link (AMQP 1.0) or in one session (AMQP "
+        "0-10). Beyond it, a consumer gets no further ones, and a producer no credit.",
     )
     subscriptions_per_connection: int = Field(
         default=1024, ge=1, le=1 << 20, description="The subscriptions of a connection's consumers (RocketMQ remoting)."
