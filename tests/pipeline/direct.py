@@ -19,13 +19,13 @@ from escrowmq.pipeline import (
     groups,
     half,
     links,
+    mentions,
     removals,
     routing,
     tasks,
     unsettled,
 )
 from escrowmq.pipeline import names as names_
-from escrowmq.pipeline.audit import terms
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.decisions import together
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding
@@ -36,6 +36,7 @@ from escrowmq.pipeline.names import TOLD
 from escrowmq.pipeline.packing import SCHEMA
 from escrowmq.pipeline.planning import Plan, plan
 from escrowmq.pipeline.policies import PolicyHistory
+from escrowmq.pipeline.queue_terms import terms
 from escrowmq.pipeline.sequences import STEPS, Sequences, Wrong
 from escrowmq.pipeline.store import Queue, State
 from escrowmq.pipeline.topology import continued
@@ -209,7 +210,10 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
         segments=found.segments,
     )
     follow = names_.ExistingNames({}, certain=found.start == 0)
-    damage += [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(named, found.snapshots)]
+    steps = _rows(tasks.Branches(str(journal))(_pieces(found)))
+    mentioned = [mentions.mention(step) for step in steps if step["step"] == mentions.STEP]
+    wrong = follow.check(named, found.snapshots, mentioned)
+    damage += [(each.rule.name, each.text[2:], each.lsn) for each in wrong]
     return facts, Names(names), damage
 
 
@@ -249,7 +253,8 @@ def _branches(journal: Path, found: Plan, facts: MessageFacts) -> tuple[list[dic
     follow = Sequences({}, {}, found.start, facts.deleted)
     wrong = [(each.rule.name, each.text[2:], each.lsn) for each in follow.check(numbered, found.snapshots)]
     steps: dict[int, list[dict[str, Any]]] = {}
-    for step in sorted((step for step in said if step["step"] not in STEPS), key=lambda step: step["lsn"]):
+    others = (step for step in said if step["step"] not in (*STEPS, mentions.STEP))
+    for step in sorted(others, key=lambda step: step["lsn"]):
         steps.setdefault(step["branch"], []).append(step)
     decided = decisions.BranchFacts(frozenset(facts.deleted), tuple(found.snapshots), found.start)
     return [together(branch, each, decided) for branch, each in steps.items()], wrong

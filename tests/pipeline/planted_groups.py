@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from escrowmq.core.groups.options import GroupOptions
-from escrowmq.core.records.changes import encode_change
 from escrowmq.core.records.groups import (
     LeasedRange,
     ProgressCause,
@@ -29,7 +28,8 @@ def group_stream(scribe: Scribe, *, dead_letters: bool = True) -> None:
     if dead_letters:
         scribe.queue(STREAM + 1, "dead-0", **{"x-queue-type": "stream"})
     options = GroupOptions(max_attempts=3, dead_letter_topic="dead").fields()
-    scribe.append(Kind.GROUP_SET, encode_change(number=GROUP, vhost="/", name="readers", user="guest", **options))
+    fields = {"number": GROUP, "vhost": "/", "name": "readers", "user": "guest", **options}
+    scribe.declare(Kind.GROUP_SET, "group", **fields)
     scribe.publish(STREAM, 1, 10)
     scribe.frame()
 

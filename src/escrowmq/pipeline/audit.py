@@ -24,6 +24,7 @@ from escrowmq.pipeline import (
     lake,
     links,
     lives,
+    mentions,
     packing,
     removals,
     rerouting,
@@ -33,7 +34,6 @@ from escrowmq.pipeline import (
     unsettled,
 )
 from escrowmq.pipeline.branches import DDL as STEPS
-from escrowmq.pipeline.causes import NEVER, QueueTerms, by_phase
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.concurrency import at_once
 from escrowmq.pipeline.coverage import recorded
@@ -47,6 +47,7 @@ from escrowmq.pipeline.pinning import pinned
 from escrowmq.pipeline.planning import PIECE, NoJournalError, Piece, Plan, plan
 from escrowmq.pipeline.policies import KnownPhases, PolicyHistory
 from escrowmq.pipeline.progress import Tasks, Watch
+from escrowmq.pipeline.queue_terms import terms
 from escrowmq.pipeline.report import write_report
 from escrowmq.pipeline.rule_counts import rule_counts
 from escrowmq.pipeline.sequences import Wrong
@@ -175,6 +176,7 @@ class Audit:
         self.last_time = self.state.last_time
         self.broken: list[tuple[str, int, str]] = []
         self.numbered: list[dict[str, Any]] = []
+        self.mentioned: list[mentions.Mention] = []
         self.named: list[tuple[int, int, int, bytes]] = []
         self.followed: KnownPhases = self.state.policies
         self.unchained: list[Wrong] = []
@@ -405,8 +407,10 @@ class Audit:
 
         steps = self.mapped(tasks.Branches(self.files), STEPS)
         steps = self.store.write(self.spark, "staging.steps", steps)
-        numbered = f.col("step").isin(*sequences.STEPS)
-        self.numbered = [row.asDict() for row in steps.where(numbered).collect()]
+        numbered = f.col("step").isin(*sequences.STEPS, mentions.STEP)
+        found = [row.asDict() for row in steps.where(numbered).collect()]
+        self.numbered = [row for row in found if row["step"] != mentions.STEP]
+        self.mentioned = [mentions.mention(row) for row in found if row["step"] == mentions.STEP]
         steps = steps.where(~numbered)
         before = self.before("state.branches")
         deleted = frozenset(ident for ident, queue in self.state.queues.items() if queue.deleted)
@@ -534,20 +538,6 @@ class Audit:
         state.last_time = self.last_time
         state.compared = max(plan.snapshots, default=state.compared)
         self.store.commit(state)
-
-
-def terms(queues: Mapping[int, Queue], policies: PolicyHistory) -> dict[int, QueueTerms]:
-    """Return what each queue allows, and when it existed."""
-    found = {}
-    for ident, queue in queues.items():
-        until = queue.deleted[0] if queue.deleted else NEVER
-        since = queue.since if queue.logged else 0
-        mine = QueueTerms.of(queue.arguments, since, until)._replace(declared=queue.declared)
-        phases = [
-            phase for phase in policies.phases.get(queue.vhost, ()) if since <= phase.until and phase.since <= until
-        ]
-        found[ident] = mine._replace(phases=by_phase(mine, queue.name, queue.arguments, phases)) if phases else mine
-    return found
 
 
 OPTIONS: Final = Options()

@@ -14,7 +14,7 @@ from escrowmq.core.records.branches import decode_prepare
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.references import merged
 from escrowmq.core.records.reservations import decode_released
-from escrowmq.pipeline import sequences
+from escrowmq.pipeline import mentions, sequences
 from escrowmq.pipeline.blocks import BLOCK
 from escrowmq.pipeline.columns import U32, U64, Ints, integers, plain, ragged, take
 from escrowmq.pipeline.events import RANGE, SETTLE, TARGET
@@ -67,7 +67,7 @@ def steps(records: Records, operations: Operations, *, snapshot: int = -1) -> pa
     found = [_committed(records, operations)] if snapshot < 0 else []
     rows = [*_prepared(records, snapshot), *sequences.notes(records, operations, snapshot)]
     if snapshot < 0:
-        rows += _ended(records)
+        rows += [*_ended(records), *mentions.steps(records, operations)]
     if rows:
         found.append(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
     if not found:

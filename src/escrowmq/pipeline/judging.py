@@ -153,12 +153,12 @@ def _of_numbers(audit: Audit) -> list[tuple[Any, ...]]:
 
 
 def _of_names(audit: Audit) -> list[tuple[Any, ...]]:
-    certain = audit.plan.start == 0 or (bool(audit.state.run) and audit.plan.start <= audit.begin)
-    follow = ExistingNames(audit.state.names, certain=certain)
-    return [
-        _row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.")
-        for wrong in follow.check(audit.named, audit.plan.snapshots)
-    ]
+    state, start = audit.state, audit.plan.start
+    certain = start <= audit.begin and state.names_whole if state.run else start == 0
+    follow = ExistingNames(state.names, certain=certain)
+    found = follow.check(audit.named, audit.plan.snapshots, audit.mentioned)
+    state.names_whole = follow.certain
+    return [_row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.") for wrong in found]
 
 
 def _of_routes(audit: Audit) -> list[tuple[Any, ...]]:

@@ -146,7 +146,9 @@ class Sequences:
             self._epochs.setdefault(row["owner"], [-1, row["lsn"]])
             return
         if row["step"] == "reset":
-            self._epochs.pop(row["owner"], None)
+            if self._epochs.pop(row["owner"], None) is None and self._start == 0:
+                text = f": the progress of application {_name(row['owner'])} was forgotten, but there was none"
+                self._wrong.append(Wrong(BranchRule.NAMES, row["lsn"], text))
             return
         key = f"{row['branch']}\0{row['owner']}"
         known = self._groups.get(key, [1, 1, 1, 0])

@@ -99,6 +99,8 @@ class State:
     """
     names: dict[str, int] = field(default_factory=dict)
     """The names that exist (`pipeline.names`)."""
+    names_whole: bool = False
+    """Whether these are all. Runs of older versions did not know those with numbers."""
     head: list[Any] = field(default_factory=list)
     """The fields of the head of the log (`pipeline.chain`)."""
     removed: str = ""

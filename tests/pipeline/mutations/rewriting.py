@@ -32,6 +32,8 @@ from escrowmq.journal.removals import Hole
 from escrowmq.journal.writer import FooterBuilder
 
 _U64 = struct.Struct("<Q")
+_DIGESTED = -2
+"""The address of a digest that is right in the new journal."""
 _COPY_BYTES = 24
 _COPY_ADDRESS = 12
 _STATE_BYTES = 28
@@ -81,10 +83,12 @@ class Copy:
     journal_id: bytes
     frames: list[Frame]
     snapshots: list[Snapshot]
+    digested: bool = False
+    """Whether `write` makes the digests of frames right again, as somebody would who writes the whole log anew."""
 
     def twin(self) -> Copy:
         """Return a copy that can be changed independently."""
-        return Copy(self.journal_id, [_twin(frame) for frame in self.frames], self.snapshots)
+        return Copy(self.journal_id, [_twin(frame) for frame in self.frames], self.snapshots, self.digested)
 
     def records(self, *kinds: int) -> list[tuple[Frame, int]]:
         """Return the places (frame, index in it) of all records of these kinds; of all records without an argument."""
@@ -102,6 +106,8 @@ class Copy:
             old.unlink()
         frames = [frame for frame in self.frames if frame.records]
         places = _Places(frames)
+        if self.digested:
+            _digest(frames, places)
         begin = 0
         link = bytes(LINK_SIZE)
         if places.frame(frames[0].lsn):
@@ -227,7 +233,20 @@ def digest_of(frame: Frame) -> bytes:
     return of_parts(parts, marks, strong=False)
 
 
+def _digest(frames: list[Frame], places: _Places) -> None:
+    """Make the digests of frames right, as far as they keep their length."""
+    past = b""
+    for frame in frames:
+        last = frame.records[-1]
+        if last.kind == Kind.DIGEST and len(last.payload) == len(past):
+            last.payload, last.lsn = past, _DIGESTED
+        moved = [Record(record.kind, _moved(record, places)) for record in frame.records]
+        past = digest_of(Frame(places.frame(frame.lsn), 0, frame.time_us, moved))
+
+
 def _moved(record: Record, places: _Places) -> bytes:
+    if record.lsn == _DIGESTED:
+        return record.payload
     if record.kind == Kind.DIGEST and len(record.payload) >= _U64.size:
         (lsn,) = _U64.unpack_from(record.payload)
         return _U64.pack(places.frame(lsn)) + record.payload[_U64.size :]

@@ -15,6 +15,7 @@ from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.branches import encode_decide, encode_number
 from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.groups import ProgressCause, encode_group_progress, encode_locked
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked
 from escrowmq.core.records.publishing import encode_targets
@@ -24,7 +25,7 @@ from tests.harness.server import SimServer
 from tests.pipeline.direct import export
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import good, prepare
-from tests.pipeline.planted_groups import good_group
+from tests.pipeline.planted_groups import GROUP, STREAM, good_group
 from tests.pipeline.planted_journals import good_half, good_links, hold, settle_hold
 from tests.pipeline.routed_journals import of_routes
 from tests.simulation import branch_world
@@ -106,12 +107,16 @@ def told(folder: Path) -> None:
         _outcomes(scribe)
         _bulk(scribe)
         _decisions(scribe)
+        for application in ("/\0own", "/\0gone"):
+            scribe.append(Kind.PROGRESS_OWNED, encode_change(application=application, user="u"))
+        scribe.append(Kind.PROGRESS_RESET, encode_change(application="/\0gone"))
         scribe.queue(9, "good")
         good(scribe, 9)
         scribe.settle(9, [5, 7])
         scribe.snapshot(
             {1: [(7, 3)], 3: [(3, 2)], 4: [(4, 1)]},
             (int(Kind.PROGRESS), encode_change(application="/\0app", epoch=3)),
+            (int(Kind.PROGRESS), encode_change(application="/\0own", epoch=-1, user="u")),
             (int(Kind.HELD), b"".join(encode_held(Held(1, "group", 5, 5, [], [])))),
         )
 
@@ -239,6 +244,10 @@ def half(folder: Path) -> None:
 def groups(folder: Path) -> None:
     with Scribe(folder) as scribe:
         good_group(scribe)
+        scribe.append(Kind.GROUP_LOCKED, encode_locked(GROUP, STREAM, scribe.now_us // 1000 + 1000, "a member"))
+        scribe.frame()
+        told = encode_group_progress(GROUP, STREAM, ProgressCause.RESET, 11)
+        scribe.snapshot({STREAM: [(1, 10)]}, (int(Kind.GROUP_PROGRESS), told))
 
 
 SOURCES: dict[str, Callable[[Path], None]] = {

@@ -13,10 +13,13 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.pipeline.chain import Head
 from escrowmq.pipeline.planning import plan
 from tests.pipeline.direct import audited, head_of
-from tests.pipeline.mutations.faults import FAULTS, ONLY_SINCE_AN_AUDIT, SINCE_AN_AUDIT
+from tests.pipeline.mutations.faults import FAULTS as OTHERS
+from tests.pipeline.mutations.faults import ONLY_SINCE_AN_AUDIT, SINCE_AN_AUDIT
+from tests.pipeline.mutations.named import NAMED
 from tests.pipeline.mutations.rewriting import Copy, read
 from tests.pipeline.mutations.sources import INCOMPLETE, SOURCES
 
+FAULTS = OTHERS | NAMED
 PLACES = 1
 """The number of places in each journal in which a fault is planted."""
 MANY_PLACES = 12
