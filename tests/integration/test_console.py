@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -20,6 +22,17 @@ from tests.unit.evidence.test_audits import write
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+LISTS = (
+    "queues/%2F/bills?peek=1",
+    "transactions?list=half",
+    "topics?list=groups",
+    "connections?list=channels",
+    "connections?list=consumers",
+    "unsettled?list=links",
+    "unsettled?list=holds",
+    "messages?queue=bills&position=0",
+)
+"""Screens that the menu does not name."""
 AXE = NODE / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium")
 SECONDS = 60
@@ -99,6 +112,20 @@ def violations(page: Page) -> list[Any]:
     return found
 
 
+@pytest.fixture
+def client_address(site: HttpBroker) -> Iterator[str]:
+    """A client that leaves a delivery unsettled; its address."""
+    with client.connect(site.broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("watched", durable=True)
+        channel.basic_publish("", "watched", EVIL.encode())
+        channel.basic_qos(prefetch_count=10)
+        channel.basic_consume("watched", lambda *_: None)
+        wait_until(lambda: any(row["messages_unacknowledged"] for row in json.loads(site.get("/api/channels")[1])))
+        (row,) = json.loads(site.get("/api/connections")[1])
+        yield row["name"]
+
+
 def life(page: Page, ident: str) -> list[tuple[str, str]]:
     """Search for a message until the index has the whole journal, and return what happened to it, with the details."""
     page.click("nav >> text=Messages")
@@ -149,9 +176,11 @@ def test_a_branch_in_doubt_is_found_after_a_kill_and_decided(browser: Browser, s
 
 
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}}])
-def test_every_screen_is_accessible_in_light_and_dark(browser: Browser, site: HttpBroker, options: Any) -> None:
+def test_every_screen_is_accessible_in_light_and_dark(
+    browser: Browser, site: HttpBroker, client_address: str, options: Any
+) -> None:
     with Visitor(browser, site, **options) as page:
-        for path in [*(path for path, _ in MENU.values()), "queues/%2F/bills?peek=1", "transactions?list=half"]:
+        for path in [*(path for path, _ in MENU.values()), *LISTS, f"connections/{quote(client_address, safe='')}"]:
             page.goto(page.url.partition("/console/")[0] + "/console/" + path)
             assert page.locator("main h1").is_visible()
             assert violations(page) == [], path
@@ -256,13 +285,50 @@ def test_the_verdicts_of_audits_are_shown_and_one_audit_is_started(browser: Brow
 
 
 def test_a_backup_is_started_and_its_outcome_is_shown(browser: Browser, site: HttpBroker) -> None:
-    def ended() -> bool:
-        page.reload()
-        return page.locator("text=ended with exit status").count() == 1
-
     with Visitor(browser, site) as page:
         page.click("summary:has-text('Back up')")
         page.click("form[action$=backup-start] button")
-        wait_until(ended)
+        page.wait_for_selector("text=ended with exit status")
         assert "exit status 0" in page.locator("text=ended with exit status").inner_text()
         assert violations(page) == []
+
+
+def start_audit(page: Page, site: HttpBroker) -> None:
+    page.goto(f"http://127.0.0.1:{site.port}/console/audits")
+    page.click("summary:has-text('Run now')")
+    page.click("form[action$=audit-start] button")
+    page.wait_for_selector("text=The audit that guest started")
+
+
+@pytest.mark.slow
+def test_an_audit_that_is_started_here_is_followed_to_its_verdict(browser: Browser, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('[http]\naudits = "audits"\n')
+    with started(tmp_path, "--config", str(config)) as site:
+        with client.connect(site.broker.url) as connection:
+            channel = connection.channel()
+            channel.queue_declare("orders", durable=True)
+            channel.basic_publish("", "orders", b"seven pears", client.Properties(delivery_mode=2))
+            wait_until(lambda: channel.message_count("orders") == 1)
+        with Visitor(browser, site) as page:
+            start_audit(page, site)
+            page.wait_for_selector("text=is running")
+            page.wait_for_selector("text=ended with exit status 0", timeout=240_000)
+            page.wait_for_selector(".notice.done:has-text('CLEAN: no rule was broken, in run 1')")
+            assert page.locator("summary:has-text('Run now')").count() == 1
+            page.click("nav >> text=Overview")
+            assert "clean" in page.locator(".tile", has_text="Last audit").inner_text()
+
+
+def test_without_spark_the_page_says_in_one_line_what_is_missing(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['pyspark'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config = tmp_path / "broker.toml"
+    config.write_text('[http]\naudits = "audits"\n')
+    with started(tmp_path, "--config", str(config)) as site, Visitor(browser, site) as page:
+        page.click("nav >> text=Audit")
+        lacking = page.locator(".note", has_text="An audit cannot be started here").inner_text()
+        assert lacking.endswith("the audit needs Spark: pip install 'escrowmq[spark]'")
+        assert page.locator("summary:has-text('Run now')").count() == 0

@@ -1,10 +1,10 @@
 // Pages refresh parts of themselves (hx-trigger). A part in which somebody is typing or has opened a form is left alone,
-// and so is a page that nobody sees.
+// and so is a page that nobody sees. A log that is followed is open without anybody having opened it.
 "use strict";
 
 document.addEventListener("htmx:beforeRequest", (event) => {
   const part = event.detail.target;
-  if (document.hidden || part.contains(document.activeElement) || part.querySelector("details[open]")) {
+  if (document.hidden || part.contains(document.activeElement) || part.querySelector("details[open]:not([data-follow])")) {
     event.preventDefault();
   }
 });
