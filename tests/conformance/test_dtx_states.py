@@ -1,43 +1,41 @@
-"""Every method of the dtx classes on a branch in every state, over the wire. Errors close only the channel."""
+"""Every call about a branch, in every state of the branch, over each protocol. Errors cost only channel or session."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
 from escrowmq.core.branches.xa import XaStatus
 from escrowmq.core.branches.xid import Xid
-from escrowmq.journal.memory import MemoryStorage
-from escrowmq.wire.amqp091 import spec
-from escrowmq.wire.amqp091.method import Method
-from tests.harness.client import SimClient
-from tests.harness.server import SimServer
+from tests.conformance.branch_clients import CALLS, CLIENTS, DEMARCATION, BranchClient
+from tests.unit.wire.amqp010.clients import SharingServer, server
+from tests.unit.wire.amqp091.clients import bodies
 
-X: Final = Xid(1, b"global", b"branch").encode()
-Y: Final = Xid(1, b"global", b"other").encode()
+X: Final = Xid(1, b"global", b"branch")
+Y: Final = Xid(1, b"global", b"other")
 OK, RDONLY = XaStatus.OK, XaStatus.RDONLY
 RB, RBT, COM = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT, XaStatus.HEUR_COM
+PROTOCOLS: Final = [pytest.param(client, id=client.PROTOCOL) for client in CLIENTS]
+MIXED: Final = [
+    pytest.param(mine, other, id=f"{mine.PROTOCOL}-{other.PROTOCOL}") for mine in CLIENTS for other in CLIENTS
+]
 
 
 class Scene(NamedTuple):
-    """Two clients: channel 1 of `mine` works for the branch, channel 1 of `other` coordinates it and may work too."""
+    """Two clients: `mine` works for the branch, `other` coordinates it and may work too."""
 
-    server: SimServer
-    mine: SimClient
-    other: SimClient
+    server: SharingServer
+    mine: BranchClient
+    other: BranchClient
 
 
-def scene() -> Scene:
-    server = SimServer(MemoryStorage(random.Random(1)))
-    mine, other = SimClient(server, "mine"), SimClient(server, "other")
-    for client in (mine, other):
-        client.open_channel(1)
-        client.call(1, spec.DtxDemarcationSelect(), spec.DtxDemarcationSelectOk)
-    mine.declare(1, "q")
-    return Scene(server, mine, other)
+def scene(mine: type[BranchClient], other: type[BranchClient]) -> Scene:
+    made = server()
+    found = Scene(made, mine(made, "mine"), other(made, "other"))
+    found.mine.declare("q")
+    return found
 
 
 def unknown(s: Scene) -> None:
@@ -45,28 +43,28 @@ def unknown(s: Scene) -> None:
 
 
 def active(s: Scene) -> None:
-    s.mine.call(1, spec.DtxDemarcationStart(X), spec.DtxDemarcationStartOk)
-    s.mine.publish(1, "q", b"work")
+    assert s.mine.call("start", X) == OK
+    s.mine.publish("q", b"work")
 
 
 def suspended(s: Scene) -> None:
     active(s)
-    s.mine.call(1, spec.DtxDemarcationEnd(X, suspend=True), spec.DtxDemarcationEndOk)
+    assert s.mine.call("end suspend", X) == OK
 
 
 def ended(s: Scene) -> None:
     active(s)
-    s.mine.call(1, spec.DtxDemarcationEnd(X), spec.DtxDemarcationEndOk)
+    assert s.mine.call("end", X) == OK
 
 
 def rollback_only(s: Scene) -> None:
     active(s)
-    s.mine.call(1, spec.DtxDemarcationEnd(X, fail=True), spec.DtxDemarcationEndOk)
+    assert s.mine.call("end fail", X) == RB
 
 
 def prepared(s: Scene) -> None:
     ended(s)
-    assert s.other.call(1, spec.DtxCoordinationPrepare(X), spec.DtxCoordinationPrepareOk).flags == OK
+    assert s.other.call("prepare", X) == OK
 
 
 def timed_out(s: Scene) -> None:
@@ -81,7 +79,7 @@ def timed_out_at_work(s: Scene) -> None:
 
 def decided(s: Scene) -> None:
     prepared(s)
-    s.server.broker.coordinator.force(Xid.decode(X), commit=True)
+    s.server.broker.coordinator.force(X, commit=True)
 
 
 def _pass(s: Scene, seconds: int) -> None:
@@ -102,9 +100,9 @@ STATES: Final = (
     decided,
 )
 
-# For each call, the answer in each of STATES: flags, or the reply code of channel.close.
-# In `timed_out_at_work`, unlike `timed_out`, the working channel has not ended the branch yet.
-EXPECTED: Final[dict[str, tuple[int, ...]]] = {
+# For each call, the answer in each of STATES: the status, or the error code.
+# In `timed_out_at_work`, unlike `timed_out`, the working client has not ended the branch yet.
+EXPECTED_091: Final[dict[str, tuple[int, ...]]] = {
     "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
     "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503),
     "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503),
@@ -123,78 +121,124 @@ EXPECTED: Final[dict[str, tuple[int, ...]]] = {
     "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60),
     "set-timeout": (404, 0, 0, 0, 0, 0, 503, 503, 0),
 }
-METHODS: Final[dict[str, Method]] = {
-    "start": spec.DtxDemarcationStart(X),
-    "start join": spec.DtxDemarcationStart(X, join=True),
-    "start resume": spec.DtxDemarcationStart(X, resume=True),
-    "end": spec.DtxDemarcationEnd(X),
-    "end fail": spec.DtxDemarcationEnd(X, fail=True),
-    "end suspend": spec.DtxDemarcationEnd(X, suspend=True),
-    "prepare": spec.DtxCoordinationPrepare(X),
-    "commit": spec.DtxCoordinationCommit(X),
-    "commit one-phase": spec.DtxCoordinationCommit(X, one_phase=True),
-    "rollback": spec.DtxCoordinationRollback(X),
-    "forget": spec.DtxCoordinationForget(X),
-    "get-timeout": spec.DtxCoordinationGetTimeout(X),
-    "set-timeout": spec.DtxCoordinationSetTimeout(X, 5),
+EXPECTED_010: Final[dict[str, tuple[int, ...]]] = {
+    "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
+    "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503),
+    "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "end": (409, 409, 409, 409, 409, 409, 409, 409, 409),
+    "my start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
+    "my start join": (404, 503, OK, OK, OK, 503, RBT, RBT, 503),
+    "my start resume": (503, 503, OK, 503, 503, 503, 503, 503, 503),
+    "my end": (409, OK, 409, 409, 409, 409, 409, RBT, 409),
+    "my end fail": (409, RB, 409, 409, 409, 409, 409, RBT, 409),
+    "my end suspend": (409, OK, 409, 409, 409, 409, 409, RBT, 409),
+    "prepare": (404, 409, 409, OK, RB, OK, RBT, RBT, 409),
+    "commit": (404, 409, 409, 409, RB, OK, RBT, RBT, COM),
+    "commit one-phase": (404, 409, 409, OK, RB, 409, RBT, RBT, 409),
+    "rollback": (404, 409, 409, OK, OK, OK, RBT, RBT, COM),
+    "forget": (404, 409, 409, 409, 409, 409, 409, 409, 0),
+    "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60),
+    "set-timeout": (404, 0, 0, 0, 0, 0, 0, 0, 0),
 }
-
-
-def answer(client: SimClient, method: Method) -> int:
-    """Return the answer's flags, timeout or reply code, or 0 if it has none. Checks that an error closes only the
-    channel.
-    """
-    client.send(1, method)
-    client.collect()
-    got: Any = client.inbox.popleft().method
-    if isinstance(got, spec.ChannelClose):
-        assert (got.class_id, got.method_id) == (method.CLASS_ID, method.METHOD_ID)
-        client.send(1, spec.ChannelCloseOk())
-        client.open_channel(1)  # fails unless the connection is still open
-        return got.reply_code
-    assert f"{method.NAME}-ok" == got.NAME
-    return int(getattr(got, "flags", getattr(got, "timeout", 0)))
+EXPECTED: Final = {"amqp091": EXPECTED_091, "amqp010": EXPECTED_010}
 
 
 @pytest.mark.rule("DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-12", "DTX-13")
+@pytest.mark.parametrize(("mine", "other"), MIXED)
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-@pytest.mark.parametrize("call", EXPECTED)
-def test_a_method_is_answered_according_to_the_state_of_the_branch(call: str, state: Callable[[Scene], None]) -> None:
-    s = scene()
+@pytest.mark.parametrize("call", EXPECTED_010)
+def test_a_call_is_answered_according_to_the_state_of_the_branch(
+    call: str, state: Callable[[Scene], None], mine: type[BranchClient], other: type[BranchClient]
+) -> None:
+    s = scene(mine, other)
     state(s)
     client = s.mine if call.startswith("my ") else s.other
-    assert answer(client, METHODS[call.removeprefix("my ")]) == EXPECTED[call][STATES.index(state)]
+    expected = EXPECTED[client.PROTOCOL][call][STATES.index(state)]
+    assert client.call(call.removeprefix("my "), X) == expected
 
 
 @pytest.mark.rule("DTX-1")
-@pytest.mark.parametrize("call", METHODS)
-def test_only_demarcation_requires_select(call: str) -> None:
-    client = SimClient(SimServer(MemoryStorage(random.Random(1))))
-    client.open_channel(1)
-    assert answer(client, METHODS[call]) == (503 if METHODS[call].CLASS_ID == 101 else 404)
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("call", CALLS)
+def test_only_demarcation_requires_select(call: str, kind: type[BranchClient]) -> None:
+    assert kind(server(), selects=False).call(call, X) == (503 if call in DEMARCATION else 404)
 
 
 @pytest.mark.rule("DTX-3")
-@pytest.mark.parametrize("call", ["start", "start join", "start resume"])
-def test_a_channel_with_an_active_branch_cannot_start_another(call: str) -> None:
-    s = scene()
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("call", ["start join resume", "end fail suspend"])
+def test_flags_that_exclude_each_other_are_refused(call: str, kind: type[BranchClient]) -> None:
+    s = scene(kind, kind)
     active(s)
-    s.other.call(1, spec.DtxDemarcationStart(Y), spec.DtxDemarcationStartOk)
-    assert answer(s.other, METHODS[call]) == (530 if call == "start" else 503)
+    assert s.mine.call(call, X) == 503
 
 
-@pytest.mark.rule("DTX-2")
-def test_a_channel_may_work_for_another_branch_while_one_is_suspended() -> None:
-    s = scene()
+@pytest.mark.rule("DTX-3")
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("call", ["start", "start join", "start resume"])
+def test_a_client_with_an_active_branch_cannot_start_another(call: str, kind: type[BranchClient]) -> None:
+    s = scene(kind, kind)
+    active(s)
+    assert s.other.call("start", Y) == OK
+    assert s.other.call(call, X) == (530 if call == "start" else 503)
+
+
+@pytest.mark.rule("DTX-3")
+@pytest.mark.parametrize(
+    ("kind", "code"), [pytest.param(*pair, id=pair[0].PROTOCOL) for pair in zip(CLIENTS, (404, 503), strict=True)]
+)
+def test_a_client_cannot_end_another_branch_than_its_own(kind: type[BranchClient], code: int) -> None:
+    s = scene(kind, kind)
+    active(s)
+    assert s.other.call("start", Y) == OK
+    assert s.other.call("end", X) == code
+
+
+@pytest.mark.rule("DTX-2", "DTX-5")
+@pytest.mark.parametrize("kind", PROTOCOLS)
+def test_a_client_may_work_for_another_branch_while_one_is_suspended(kind: type[BranchClient]) -> None:
+    s = scene(kind, kind)
     suspended(s)
-    s.mine.call(1, spec.DtxDemarcationStart(Y), spec.DtxDemarcationStartOk)
-    s.mine.publish(1, "q", b"of another")
-    s.mine.call(1, spec.DtxDemarcationEnd(Y), spec.DtxDemarcationEndOk)
-    s.mine.call(1, spec.DtxDemarcationStart(X, resume=True), spec.DtxDemarcationStartOk)
-    s.mine.call(1, spec.DtxDemarcationEnd(X), spec.DtxDemarcationEndOk)
-    assert s.other.call(1, spec.DtxCoordinationCommit(Y, True), spec.DtxCoordinationCommitOk).flags == OK
-    assert s.other.call(1, spec.DtxCoordinationRollback(X), spec.DtxCoordinationRollbackOk).flags == OK
-    message = s.other.get(1, "q")
-    assert message is not None
-    assert message.body == b"of another"
-    assert s.other.get(1, "q") is None
+    assert s.mine.call("start", Y) == OK
+    s.mine.publish("q", b"of another")
+    assert s.mine.call("end", Y) == OK
+    assert s.mine.call("start resume", X) == OK
+    assert s.mine.call("end", X) == OK
+    assert s.other.call("commit one-phase", Y) == OK
+    assert s.other.call("rollback", X) == OK
+    assert bodies(s.server) == [b"of another"]
+
+
+@pytest.mark.rule("DTX-7", "DTX-14")
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("state", [active, suspended])
+def test_a_branch_whose_client_is_lost_is_rolled_back(state: Callable[[Scene], None], kind: type[BranchClient]) -> None:
+    s = scene(kind, kind)
+    state(s)
+    s.mine.lose()
+    assert s.other.call("prepare", X) == RB
+    assert bodies(s.server) == []
+
+
+@pytest.mark.rule("DTX-8")
+@pytest.mark.parametrize("kind", PROTOCOLS)
+def test_a_branch_without_work_is_read_only(kind: type[BranchClient]) -> None:
+    s = scene(kind, kind)
+    assert s.mine.call("start", X) == OK
+    assert s.mine.call("end", X) == OK
+    assert s.other.call("prepare", X) == RDONLY
+    assert s.other.call("commit", X) == 404
+
+
+@pytest.mark.rule("DTX-10", "DTX-11")
+@pytest.mark.parametrize(("mine", "other"), MIXED)
+@pytest.mark.parametrize("outcome", ["commit", "rollback"])
+def test_every_client_sees_the_branches_in_doubt(
+    outcome: str, mine: type[BranchClient], other: type[BranchClient]
+) -> None:
+    s = scene(mine, other)
+    prepared(s)
+    assert s.mine.recover() == s.other.recover() == [X]
+    assert s.other.call(outcome, X) == OK
+    assert s.mine.recover() == s.other.recover() == []
+    assert bodies(s.server) == ([b"work"] if outcome == "commit" else [])

@@ -174,6 +174,10 @@ class SessionPort(Protocol):
         """End the session because the command with this number, whose handler returned `LATER`, was refused."""
         ...
 
+    def report(self, code: ErrorCode, text: str) -> None:
+        """Log something that went wrong, and that the answer cannot express."""
+        ...
+
     def end(self, code: ErrorCode, text: str) -> None:
         """End the session with an execution exception that no command has caused."""
         ...

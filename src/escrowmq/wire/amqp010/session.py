@@ -161,6 +161,10 @@ class Session:
         if not self.ending:
             self.execution.answer_run(first, last, after)
 
+    def report(self, code: ErrorCode, text: str) -> None:
+        """See `SessionPort.report`."""
+        self.connection.failed(int(code), f"channel {self.channel}: {text}")
+
     def fail(self, number: int, error: BrokerError) -> None:
         """See `SessionPort.fail`."""
         self.refuse(error, number, self.execution.code_of(number))
@@ -297,15 +301,19 @@ class Session:
         self._raise(exception(code, text))
 
     def refuse(self, error: BrokerError, number: int | None = None, code: int = 0) -> None:
-        """End the session because a command was refused. `code` is `Command.CODE`."""
-        self._raise(exception(ERROR_CODES[error.condition], error.text, number, code))
+        """End the session because a command was refused. `code` is `Command.CODE`.
 
-    def _raise(self, raised: ExecutionException) -> None:
+        The exception is sent when everything in the log is on disk. For example, "no such branch" means that the branch
+        is decided, and a transaction manager that hears this forgets its own decision (DTX-9).
+        """
+        self._raise(exception(ERROR_CODES[error.condition], error.text, number, code), self.broker.log.end_lsn)
+
+    def _raise(self, raised: ExecutionException, after: int = 0) -> None:
         if self.ending:
             return
         self.answer_now()
-        self.connection.failed(int(raised.error_code or 0), f"channel {self.channel}: {raised.description}")
-        self.send(raised)
+        self.report(ErrorCode(raised.error_code or 0), raised.description or "")
+        self.send(raised, after=after)
         self.send_control(SessionDetach(self.name))
         self.refused = True
         self.leave()
