@@ -332,7 +332,7 @@ class Connection:
         """
         self._leaving -= 1
         if self._lost and not self._leaving:
-            del self._reader, self.flow, self.gate, self.login
+            del self._reader, self.gate, self.login
 
     def _releasing(self, sessions: list[Session], *, closed: bool) -> Iterator[None]:
         for session in sessions:

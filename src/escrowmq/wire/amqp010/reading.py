@@ -117,8 +117,10 @@ class Reader:
             self.receive(b"")
 
     def flush_later(self, session: Session) -> None:
-        """Let `session` do the work that it has put off when the bytes are read."""
-        self._flushing[session] = None
+        """Let `session` do the work that it has put off when the bytes are read, or when another one has some."""
+        if session not in self._flushing:
+            self._flush()
+            self._flushing[session] = None
 
     def await_rest(self, session: Session, rest: Iterator[bool | None]) -> None:
         """Read nothing more until `rest` has come to its end."""
@@ -161,6 +163,7 @@ class Reader:
                 self._count(session)
 
     def _flush(self) -> None:
+        """Let sessions do what they have put off, since nothing may overtake it."""
         while self._flushing:
             session, _ = self._flushing.popitem()
             session.flush_parts()
@@ -211,13 +214,17 @@ class Reader:
             behind = at + size
             if behind > end:
                 break
+            session = sessions.get(channel)
+            if self._flushing and not (track and session is not None and self._publishes(session, data, at)):
+                self._flush()
+                if self._busy:
+                    break  # the frame has to wait for the messages before it
             if track == 0:
                 self._control_frame(flags, channel, data[at + HEAD_SIZE : behind])
                 at = behind
                 if connection.flow.crowded():
                     break
                 continue
-            session = sessions.get(channel)
             if session is None or session.ending:
                 self._stray(session, channel, flags, kind)
                 at = behind
