@@ -1,0 +1,61 @@
+"""Histories of queues with clients of AMQP 0-10 break no rule that the oracle checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from escrowmq.wire.amqp010.execution import Execution
+from escrowmq.wire.amqp010.ports import Reply
+from tests.simulation.__main__ import report
+from tests.simulation.amqp010.world import SessionWorld
+from tests.simulation.history import Failure, history, shrink
+
+NEVER_MISSING = {
+    "ack",
+    "commits",
+    "commits over several queues",
+    "confirms",
+    "counts checked",
+    "crash",
+    "dead-lettered by the broker",
+    "delivered",
+    "kill",
+    "redelivered",
+    "reject",
+    "requeue",
+    "restarts",
+    "returned",
+    "rollbacks",
+    "transactions dropped by a close",
+    "undone by a crash",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.rule("TX-2", "TX-3", "TX-5", "TX-10", "ORD-1", "ORD-2", "DUR-1", "DUR-2", "DUR-3")
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_histories_by_seed_break_no_rule(first: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + 20):
+        found = history(seed, 200, SessionWorld)
+        if isinstance(found, Failure):
+            pytest.fail(report(shrink(found)))
+        counts.update(found)
+    assert {event for event in NEVER_MISSING if not counts[event]} == set()
+
+
+def test_a_history_is_the_same_each_time() -> None:
+    assert history(3, 60, SessionWorld) == history(3, 60, SessionWorld)
+
+
+def test_completions_that_do_not_wait_for_the_log_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_run, complete = Execution.answer_run, Execution.complete
+    monkeypatch.setattr(Execution, "answer_run", lambda self, first, last, _: answer_run(self, first, last, 0))
+    monkeypatch.setattr(
+        Execution,
+        "complete",
+        lambda self, number, reply: complete(self, number, reply._replace(after=0) if reply is not None else Reply()),
+    )
+    assert any(isinstance(history(seed, 200, SessionWorld), Failure) for seed in range(40))
