@@ -7,6 +7,8 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+import pytest
+
 from escrowmq.wire.amqp010.codec.commands import (
     decode_command,
     decode_control,
@@ -107,7 +109,7 @@ class SocketClient:
         while True:
             operation, content = self._receive()
             if isinstance(operation, ExecutionException):
-                raise AssertionError(f"refused with {operation.error_code}: {operation.description}")
+                pytest.fail(f"refused with {operation.error_code}: {operation.description}")
             if isinstance(operation, ExecutionResult):
                 result = operation.value
             elif isinstance(operation, MessageTransfer):
