@@ -1,20 +1,27 @@
-"""Scenarios of Qpid JMS AMQP 0-x, the AMQP 0-10 client of the Java world. `make jms` installs it.
+"""Qpid JMS AMQP 0-x, the AMQP 0-10 client of the Java world, works with the broker unmodified. `make jms` installs it.
 
-They run against Apache Qpid Broker-J, the server of the same project, which shows that they are right: `make jms-peer`.
+The same programs run against Apache Qpid Broker-J, the server of the same project, which shows that they are right:
+`make jms-peer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from bench.peers import BrokerJ
+from tests.broker import BrokerProcess
 from tests.interop.java_clients import names, needs, scenarios_of
+from tests.interop.queues import declare_full
 from tests.interop.scenarios import Scenarios
 
+MISSING: Final = {"noLocalExcludesTheOwnMessages": "queues do not exclude the messages of their own session"}
+"""Scenarios that fail, with the reasons. A scenario that begins to succeed must leave this table."""
 SOURCES: Final = ("Qpid0xSessions.java", "Qpid0xDestinations.java", "Qpid0xBranches.java")
 FOLDER: Final = "jms-0x"
 
@@ -34,6 +41,54 @@ pytestmark = [pytest.mark.interop, needs("qpid-client", FOLDER)]
 def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
     with scenarios_of(SOURCES, FOLDER, tmp_path_factory) as machine:
         yield machine
+
+
+@pytest.mark.rule("DTX-1", "DTX-2", "DTX-4", "DTX-5", "DTX-7", "DTX-8", "DTX-9", "DTX-12", "DTX-13", "DTX-14")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=MISSING[name], strict=True) if name in MISSING else ())
+        for name in names(*SOURCES)
+    ],
+)
+def test_a_scenario_of_qpid_jms_0x_succeeds(scenarios: Scenarios, broker: BrokerProcess, scenario: str) -> None:
+    scenarios.run(scenario, broker)
+
+
+def test_a_full_queue_refuses(scenarios: Scenarios, broker: BrokerProcess) -> None:
+    declare_full(broker, "0x.full")
+    scenarios.run("sendToAFullQueue", broker)
+
+
+def test_qpid_jms_0x_fails_over_after_a_kill(scenarios: Scenarios, own_broker: Callable[[str], BrokerProcess]) -> None:
+    broker = own_broker("")
+    scenarios.run("sendBeforeAKill", broker)
+    broker.kill()
+    broker.start()
+    scenarios.run("goOnAfterAKill", broker)
+
+
+@pytest.mark.rule("DTX-8", "DTX-10", "DTX-13")
+def test_prepared_branches_survive_a_kill(scenarios: Scenarios, own_broker: Callable[[str], BrokerProcess]) -> None:
+    broker = own_broker("")
+    scenarios.run("prepareBeforeAKill", broker)
+    broker.kill()
+    broker.start()
+    scenarios.run("recoverAfterAKill", broker)
+
+
+@pytest.mark.rule("DTX-10", "DTX-11")
+def test_an_operators_decision_is_reported_until_it_is_forgotten(
+    scenarios: Scenarios, own_broker: Callable[[str], BrokerProcess]
+) -> None:
+    broker = own_broker("")
+    scenarios.run("prepareForAnOperator", broker)
+    for decision in ("commit", "rollback"):
+        xid = f"7:{b'0x.heuristic'.hex()}:{decision.encode().hex()}"
+        command = [sys.executable, "-m", "escrowmq", "tx", decision, xid, "--data-dir", str(broker.data_dir)]
+        done = subprocess.run([*command, "--yes", "--reason", "a test"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    scenarios.run("forgetHeuristics", broker)
 
 
 class Peer(BrokerJ):

@@ -54,7 +54,7 @@ COMMANDS: dict[str, Mount] = {
     "topic": Mount("escrowmq.cli.topics", "topic", "Manage the topics of a running broker."),
     "group": Mount("escrowmq.cli.groups", "group", "Manage the consumer groups of a running broker."),
     "connections": Mount("escrowmq.cli.connections", "connections", "List client connections, or close one."),
-    "events": Mount("escrowmq.cli.events", "events", "Show what happens in a running broker, as it happens."),
+    "events": Mount("escrowmq.cli.events", "events", "Show what happens in a running broker, until Ctrl-C."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),
     "vhost": Mount("escrowmq.cli.vhosts", "vhost", "Manage virtual hosts of a running broker."),
     "permission": Mount("escrowmq.cli.permissions", "permission", "Manage the permissions of users on virtual hosts."),

@@ -262,7 +262,11 @@ public class Qpid0xSessions extends Qpid0x {
             Queue queue = queue(session, "expiring");
             MessageProducer producer = session.createProducer(queue);
             producer.setTimeToLive(1);
-            producer.send(session.createTextMessage("expired"));
+            TextMessage expired = session.createTextMessage("expired");
+            producer.send(expired);
+            while (System.currentTimeMillis() <= expired.getJMSExpiration() + 5) {
+                Thread.onSpinWait();
+            }
             producer.setTimeToLive(60_000);
             producer.send(session.createTextMessage("alive"));
             checkTexts(session.createConsumer(queue), "alive");

@@ -81,8 +81,10 @@ def begin(connection: Connection) -> None:
                 "product": "EscrowMQ",
                 "version": __version__,
                 "platform": "Python",
-                # Qpid JMS takes two connections for the same resource manager if this is equal.
-                "qpid.federation_tag": connection.limits.federation_tag,
+                # Qpid JMS takes two connections for the same resource manager if this is equal. A transaction manager
+                # then joins their branches, which this client starts and ends twice on one of its sessions. Therefore
+                # each connection has a tag of its own.
+                "qpid.federation_tag": f"{connection.limits.federation_tag}/{connection.peer}",
             },
             Array(offered, code=STR16),
             Array([_LOCALE], code=STR16),

@@ -35,7 +35,7 @@ def test_the_offer_has_mechanisms_and_the_identity_of_the_broker() -> None:
     assert start.mechanisms == ["PLAIN", "ANONYMOUS"]
     assert start.locales == ["en_US"]
     assert start.server_properties is not None
-    assert start.server_properties["qpid.federation_tag"] == "tag"
+    assert start.server_properties["qpid.federation_tag"] == f"tag/{client.port.endpoint.peer}"
     assert start.server_properties["product"] == "EscrowMQ"
 
 
