@@ -28,6 +28,7 @@ CHUNK_SIZE: Final = 900_000
 """The most bytes of a frame in one entry. Engines refuse messages of more than 1 MB by default."""
 _NAMES: Final = struct.Struct("<HH")
 _PLACE: Final = struct.Struct("<QII")
+_MESSAGES: Final = struct.Struct("<Q")
 _MOST_NAME: Final = 1024
 
 
@@ -42,10 +43,14 @@ class LeaderClaim:
 
 @dataclass(frozen=True, slots=True)
 class SegmentStart:
-    """The leader begins a segment of the journal with these 64 bytes."""
+    """The leader begins a segment of the journal with these 64 bytes.
+
+    `messages` is the number that the segment before ever held, which is in its footer.
+    """
 
     epoch: int
     header: bytes
+    messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ def _body(entry: Entry) -> bytes:
             node, url = entry.node.encode(), entry.url.encode()
             return _NAMES.pack(len(node), len(url)) + node + url
         case SegmentStart():
-            return entry.header
+            return entry.header + _MESSAGES.pack(entry.messages)
         case FrameChunk():
             return _PLACE.pack(entry.lsn, entry.size, entry.offset) + entry.data
         case Heartbeat() | Resignation():
@@ -133,9 +138,9 @@ def _claim(epoch: int, body: bytes) -> LeaderClaim:
 
 
 def _segment(epoch: int, body: bytes) -> SegmentStart:
-    if len(body) != FILE_HEADER_SIZE:
-        raise EntryDamaged(f"the header of a segment has {len(body)} bytes")
-    return SegmentStart(epoch, body)
+    if len(body) != FILE_HEADER_SIZE + _MESSAGES.size:
+        raise EntryDamaged(f"the beginning of a segment has {len(body)} bytes")
+    return SegmentStart(epoch, body[:FILE_HEADER_SIZE], _MESSAGES.unpack_from(body, FILE_HEADER_SIZE)[0])
 
 
 def _chunk(epoch: int, body: bytes) -> FrameChunk:

@@ -44,7 +44,7 @@ class Applied:
     """The judgement of an entry, and what it completed, if it did."""
 
     judgement: Judgement
-    segment: bytes = b""
+    segment: SegmentStart | None = None
     frame: ReplicatedFrame | None = None
 
 
@@ -117,7 +117,7 @@ class Fold:
         if header.lsn > self.next_lsn or self._parts:
             return _PREMATURE
         self.segment, self.journal_id = entry.header, header.journal_id
-        return Applied(Judgement.COUNTS, segment=entry.header)
+        return Applied(Judgement.COUNTS, segment=entry)
 
     def _add_chunk(self, chunk: FrameChunk) -> Applied:
         if chunk.lsn < self.next_lsn or (chunk.lsn == self.next_lsn and chunk.offset < self._received):

@@ -63,9 +63,12 @@ class Leader:
             self._tail.read_to(position + 1)
         return self.leads
 
-    def begin_segment(self, header: bytes) -> None:
-        """Append the header of a segment, and return when it counts. Raises as `append_frame` does."""
-        self._append([SegmentStart(self.claim.epoch, header)])
+    def begin_segment(self, header: bytes, messages: int = 0) -> None:
+        """Append the header of a segment, and return when it counts. Raises as `append_frame` does.
+
+        `messages` is the number that the segment before ever held.
+        """
+        self._append([SegmentStart(self.claim.epoch, header, messages)])
         if self._tail.fold.segment != header:
             raise EntriesLost(self._tail.position, "the log has no place for the segment that this node began")
 

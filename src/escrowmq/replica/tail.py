@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from escrowmq.replica.entries import decode
 from escrowmq.replica.errors import EntriesLost
-from escrowmq.replica.fold import Applied, Fold, ReplicatedFrame
+from escrowmq.replica.fold import Applied, Fold, Judgement, ReplicatedFrame
 from escrowmq.replica.log import ReplicatedLog, StoredEntry
 
 READ: Final = 64
@@ -16,8 +16,8 @@ READ: Final = 64
 class LocalCopy(Protocol):
     """The node's own copy of the journal."""
 
-    def segment(self, header: bytes) -> None:
-        """Begin a segment."""
+    def segment(self, header: bytes, messages: int) -> None:
+        """Begin a segment. The one before ever held so many messages."""
         ...
 
     def frame(self, frame: ReplicatedFrame) -> None:
@@ -34,6 +34,8 @@ class LogTail:
         self.position = position
         """The position of the next entry to read."""
         self.fold = Fold()
+        self.counted = 0
+        """The entries so far that counted. It grows while a leader is there."""
 
     def read_to_end(self) -> None:
         """Read everything that the log has now. Raises EntriesLost, EntryDamaged and OSError."""
@@ -56,8 +58,10 @@ class LogTail:
             raise EntriesLost(self.position, f"the entry after it is at {stored.position}")
         applied = self.fold.apply(decode(stored.data))
         self.position += 1
-        if applied.segment:
-            self._copy.segment(applied.segment)
+        if applied.judgement is Judgement.COUNTS:
+            self.counted += 1
+        if applied.segment is not None:
+            self._copy.segment(applied.segment.header, applied.segment.messages)
         if applied.frame is not None:
             self._copy.frame(applied.frame)
         return applied

@@ -32,7 +32,7 @@ class Copy:
         self.segments: dict[int, bytes] = {}
         self.frames: dict[int, bytes] = {}
 
-    def segment(self, header: bytes) -> None:
+    def segment(self, header: bytes, messages: int) -> None:
         """Keep the header by the place where it is."""
         self.segments[len(self.frames)] = header
 

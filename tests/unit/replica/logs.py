@@ -60,7 +60,7 @@ class Copy:
         self.segments: list[bytes] = []
         self.frames: list[ReplicatedFrame] = []
 
-    def segment(self, header: bytes) -> None:
+    def segment(self, header: bytes, messages: int) -> None:
         """Keep a header."""
         self.segments.append(header)
 

@@ -26,7 +26,7 @@ EPOCHS = st.integers(0, 2**64 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 ENTRIES: st.SearchStrategy[Entry] = st.one_of(
     st.builds(LeaderClaim, EPOCHS, NAMES, NAMES),
-    st.builds(SegmentStart, EPOCHS, st.binary(min_size=64, max_size=64)),
+    st.builds(SegmentStart, EPOCHS, st.binary(min_size=64, max_size=64), EPOCHS),
     st.builds(
         lambda epoch, lsn, offset, data, rest: FrameChunk(epoch, lsn, offset + len(data) + rest, offset, data),
         EPOCHS,
