@@ -14,7 +14,7 @@ from typing import Final
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalFailed, JournalFull
 from escrowmq.journal.storage import Storage
-from escrowmq.journal.writer import FileWriter
+from escrowmq.journal.writer import FileWriter, FrameSink
 
 LARGE: Final = 32_768
 """Bytes from which on a part of a record is written from where it lies; copying smaller ones together is cheaper."""
@@ -80,7 +80,16 @@ class PendingRecords:
 class LogWriter:
     """The segment that is being written. One batch at a time uses it."""
 
-    def __init__(self, storage: Storage, journal_id: bytes, segment_bytes: int, *, chain_contents: bool) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        journal_id: bytes,
+        segment_bytes: int,
+        *,
+        chain_contents: bool,
+        sink: FrameSink | None = None,
+    ) -> None:
+        self._sink = sink
         self.link = bytes(fmt.LINK_SIZE)
         """The beginning of the digest of the last sealed segment."""
         self.last = b""
@@ -97,7 +106,7 @@ class LogWriter:
             self.seal(batch.sealed_messages)
             self._uncache(batch.read_file)
             batch.link = self.link
-            self._file = self._begin(batch.first_lsn, batch.time_us)
+            self._file = self._begin(batch.first_lsn, batch.time_us, batch.sealed_messages)
         file = self._file
         assert file is not None
         assert file.end_lsn == batch.first_lsn
@@ -120,7 +129,7 @@ class LogWriter:
             with contextlib.suppress(OSError):  # the file may have been deleted meanwhile
                 self._storage.uncache(name)
 
-    def _begin(self, lsn: int, time_us: int) -> FileWriter:
+    def _begin(self, lsn: int, time_us: int, messages: int) -> FileWriter:
         name = fmt.segment_name(lsn)
         header = fmt.FileHeader(fmt.TYPE_SEGMENT, self._journal_id, lsn, time_us, link=self.link)
         file = FileWriter(
@@ -129,7 +138,10 @@ class LogWriter:
             header,
             reserve_limit=self._reserve,
             chain_contents=self._chain_contents,
+            sink=self._sink,
         )
+        if self._sink is not None:
+            self._sink.begin(header.pack(), messages)
         file.create()
         file.publish(name)
         return file

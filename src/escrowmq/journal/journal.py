@@ -21,6 +21,7 @@ from escrowmq.journal.segments import Segment, SegmentTable
 from escrowmq.journal.snapshot import Record, Snapshot, read_snapshot
 from escrowmq.journal.stats import JournalStats
 from escrowmq.journal.storage import Storage
+from escrowmq.journal.writer import FrameSink
 
 SEGMENT_BYTES: Final = 64 << 20
 BATCH_BYTES: Final = 16 << 20
@@ -52,6 +53,7 @@ class Journal:
         limits: tuple[int, int, int],
         *,
         chain_contents: bool = False,
+        sink: FrameSink | None = None,
     ) -> None:
         self.recovery: RecoveryReport = found.report
         self.stats = JournalStats()
@@ -67,7 +69,7 @@ class Journal:
         self._table = SegmentTable(found.segments)
         self._health = Health()
         self._health.on_failure = self._stop
-        self._writer = LogWriter(storage, journal_id, self._segment_bytes, chain_contents=chain_contents)
+        self._writer = LogWriter(storage, journal_id, self._segment_bytes, chain_contents=chain_contents, sink=sink)
         self._start = found.end_lsn
         self._payload_lsn = self._start + fmt.FRAME_HEADER_SIZE
         self._chain_contents = chain_contents
@@ -93,6 +95,7 @@ class Journal:
         keep_dead_bytes: int = 0,
         journal_id: bytes | None = None,
         chain_contents: bool = False,
+        sink: FrameSink | None = None,
     ) -> Journal:
         """Examine a directory and return its journal. Nothing in the directory changes before `replay`.
 
@@ -103,6 +106,7 @@ class Journal:
             keep_dead_bytes: The amount of data to keep for audits although the broker no longer needs it, newest first.
             journal_id: 16 bytes to identify a new journal; random by default.
             chain_contents: Whether the digests that chain segments are made of whole frames, and not of their headers.
+            sink: Gets every frame before it counts as synced.
 
         Raises:
             JournalDamaged: There is damage that is not at the tail (DUR-3).
@@ -112,7 +116,7 @@ class Journal:
         found = examine(storage, chain_contents=chain_contents)
         identity = found.journal_id or journal_id or os.urandom(16)
         limits = (segment_bytes, batch_bytes, keep_dead_bytes)
-        return cls(storage, found, identity, limits, chain_contents=chain_contents)
+        return cls(storage, found, identity, limits, chain_contents=chain_contents, sink=sink)
 
     # -- startup
 

@@ -6,7 +6,7 @@ import errno
 import hashlib
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.digests import of_parts
@@ -14,6 +14,28 @@ from escrowmq.journal.frames import Frame
 from escrowmq.journal.storage import Storage
 
 _Write = Callable[..., None]  # as `Storage.write`
+
+
+class FrameSink(Protocol):
+    """Takes the journal's bytes to other machines while they are written here.
+
+    Without `synced`, the other machines alone make frames durable, and the local ones are synced with their segment.
+    """
+
+    synced: bool
+
+    def begin(self, header: bytes, messages: int) -> None:
+        """Begin to send the header of a segment. The one before ever held so many messages."""
+        ...
+
+    def send(self, lsn: int, parts: Sequence[bytes]) -> None:
+        """Begin to send a frame."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until everything that was sent is durable elsewhere. It does not return if that fails."""
+        ...
+
 
 FIRST_RESERVE: Final = 1 << 20
 """The bytes preallocated for a new segment; doubled whenever they are used up."""
@@ -76,8 +98,12 @@ class FileWriter:
         *,
         reserve_limit: int = 0,
         chain_contents: bool = False,
+        sink: FrameSink | None = None,
     ) -> None:
-        """`reserve_limit` bounds the space that is preallocated, and `chain_contents` is as for FooterBuilder."""
+        """`reserve_limit` bounds the space that is preallocated, and `chain_contents` is as for FooterBuilder.
+
+        `append_durably` also sends frames to `sink`.
+        """
         self.name = name
         self.chain = b""
         """The file's digest, once it is sealed."""
@@ -88,6 +114,8 @@ class FileWriter:
         self._reserved = 0
         self._reserve_limit = reserve_limit
         self._chain_contents = chain_contents
+        self._sink = sink
+        self._write_durably = storage.write_through if sink is None or sink.synced else storage.write
         self._footer = FooterBuilder(header, contents=chain_contents)
 
     @property
@@ -123,7 +151,12 @@ class FileWriter:
         if offsets[-1] >= fmt.MARK:
             marks, payload, digest = array("I"), [*payload, digest], b""
         parts = fmt.pack_frame(self._footer.end_lsn, time_us, payload, offsets, kinds, self._seed, marks, digest)
-        self._put(self._storage.write_through, time_us, parts, len(kinds))
+        sink = self._sink
+        if sink is not None:
+            sink.send(self._footer.end_lsn, parts)
+        self._put(self._write_durably, time_us, parts, len(kinds))
+        if sink is not None:
+            sink.wait()
         return of_parts(parts, marks, strong=self._chain_contents)
 
     def _put(self, write: _Write, time_us: int, parts: list[bytes], count: int) -> int:

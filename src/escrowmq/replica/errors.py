@@ -33,3 +33,7 @@ class EntriesLost(ReplicaError):  # noqa: N818 - named after the event
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"the replicated log has lost entries from position {position} on: {why}")
         self.position = position
+
+
+class CopyRefused(ReplicaError):  # noqa: N818 - named after the event
+    """The data directory and the replicated log do not belong together."""

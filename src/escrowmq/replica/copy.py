@@ -1,0 +1,222 @@
+"""The node's copy of the journal on disk, which follows the log and has the same bytes as all others.
+
+What the files have already is compared with the log, and not written again. Where they differ, the log is right:
+
+- A deposed leader may have written one frame that never counted; it is cut off.
+- A leader writes a frame only after the one before it counts. So if more than one frame differs, the log has lost
+  frames that counted, and goes on without them. They are kept beside the journal, in files that end with `.diverged`.
+- What the files have behind the end of the log stays. The next leader appends its own again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.frames import Frame, JournalFile
+from escrowmq.journal.removals import REMOVED, Hole, decode
+from escrowmq.journal.storage import Storage
+from escrowmq.replica.errors import CopyRefused
+from escrowmq.replica.fold import ReplicatedFrame
+from escrowmq.replica.segment_copy import SegmentCopy
+
+DIVERGED: Final = ".diverged"
+_UNCOUNTED: Final = 1
+"""The frames that a leader may have written and that need not count."""
+
+
+class CopyEvents(Protocol):
+    """What the operator should know."""
+
+    def cut(self, lsn: int, frames: int) -> None:
+        """Frames from `lsn` on were cut off because they never counted."""
+        ...
+
+    def diverged(self, lsn: int, frames: int, names: list[str]) -> None:
+        """The log has other frames than the copy from `lsn` on. Those of the copy were kept in files."""
+        ...
+
+
+class Ahead(NamedTuple):
+    """Frames that the copy has behind the end of the log. They begin a segment if there is a header."""
+
+    header: bytes
+    messages: int
+    frames: list[Frame]
+
+
+class DiskCopy:
+    """The segments of a data directory. Raises OSError.
+
+    With `passive`, the journal's writer writes the files, and the copy only takes note of what counts.
+    """
+
+    def __init__(self, storage: Storage, events: CopyEvents, *, chain_contents: bool = False) -> None:
+        self.passive = False
+        self.end_lsn = 0
+        """The end of what counts and is here."""
+        self._storage = storage
+        self._events = events
+        self._chain_contents = chain_contents
+        self._current: SegmentCopy | None = None
+        self._holes: list[Hole] = []
+
+    # -- the log
+
+    def segment(self, header: bytes, messages: int) -> None:
+        """Begin a segment, and seal the one before. Raises CopyRefused if the files are of another journal."""
+        start = fmt.read_file_header("an entry of the replicated log", header)
+        self.end_lsn = start.lsn
+        if self.passive:
+            return
+        self._seal(messages)
+        here = self._header_here(start.lsn)
+        current = self._current = SegmentCopy(self._storage, header, chain_contents=self._chain_contents)
+        if here == header:
+            return
+        if here:
+            other = fmt.read_file_header(current.name, here)
+            if other.journal_id != start.journal_id:
+                raise CopyRefused(f"the data directory has another journal than the log: see {current.name}")
+            self._current = SegmentCopy(self._storage, here, chain_contents=self._chain_contents)
+            self._diverge()
+            self._current = current
+        current.create()
+
+    def frame(self, frame: ReplicatedFrame) -> None:
+        """Add a frame behind the last one."""
+        self.end_lsn = frame.lsn + len(frame.data)
+        if self.passive:
+            return
+        current = self._current
+        if current is None:
+            raise CopyRefused(f"the log has a frame at LSN {frame.lsn:#x} in a segment that it has not begun")
+        if not current.take(frame):
+            self._diverge()
+            current.take(frame)
+        self._note_removed(frame.data)
+
+    # -- the files
+
+    def sync(self) -> None:
+        """Make everything durable, and delete what the leader has deleted, as far as a snapshot covers it."""
+        if self._current is not None:
+            self._current.sync()
+        if self._holes:
+            self._delete()
+
+    def ahead(self) -> Iterator[Ahead]:
+        """Yield what the files have behind the end of the log, in order."""
+        end = 0
+        if self._current is not None:
+            frames = self._current.rest()
+            end = frames[-1].end_lsn if frames else self._current.end_lsn
+            if frames:
+                yield Ahead(b"", 0, frames)
+        before = self._current.name if self._current is not None else ""
+        for lsn, name in self._segments():
+            if lsn < end or name == before:
+                continue
+            file = JournalFile(self._storage, name)
+            frames = list(file.walk())
+            if lsn != end or not frames:
+                return
+            end = frames[-1].end_lsn
+            yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)
+            before = name
+
+    def hand_over(self) -> None:
+        """Leave the files to the journal's writer."""
+        if self._current is not None:
+            self._current.finish()
+            self._current = None
+        self.passive = True
+
+    @property
+    def snapshot_lsn(self) -> int:
+        """The LSN of the newest snapshot; 0 if there is none."""
+        return max((lsn for kind, lsn, _ in self._files() if kind == fmt.TYPE_SNAPSHOT), default=0)
+
+    # -- details
+
+    def _seal(self, messages: int) -> None:
+        current = self._current
+        if current is None or current.end_lsn == current.first_lsn or current.is_sealed(messages):
+            return
+        if current.rest():
+            self._diverge()
+        current.seal(messages)
+
+    def _diverge(self) -> None:
+        """Remove what the files have behind the end of the current segment, or keep it elsewhere."""
+        current = self._current
+        assert current is not None
+        lsn, frames, names = current.end_lsn, len(current.rest()), []
+        later = [name for first, name in self._segments() if first > current.first_lsn]
+        frames += sum(1 for name in later for _ in JournalFile(self._storage, name).walk())
+        keep = frames > _UNCOUNTED
+        if keep:
+            names = [current.name + DIVERGED, *(name + DIVERGED for name in later)]
+            self._storage.create(names[0])
+            self._storage.write(names[0], 0, current.tail())
+            self._storage.sync(names[0])
+            self._storage.finish(names[0])
+        for name in later:
+            if keep:
+                self._storage.replace(name, name + DIVERGED)
+            else:
+                self._storage.delete(name)
+        for kind, at, name in self._files():
+            if kind == fmt.TYPE_SNAPSHOT and at > lsn:
+                self._storage.delete(name)
+        current.cut()
+        if keep:
+            self._events.diverged(lsn, frames, names)
+        elif frames:
+            self._events.cut(lsn, frames)
+
+    def _note_removed(self, data: bytes) -> None:
+        """Take the holes from a frame's records about deleted segments."""
+        _, _, _, lsn, time_us, size, count, body_crc, header_crc = fmt.FRAME_HEADER.unpack_from(data)
+        header = fmt.FrameHeader(lsn, time_us, size, count, body_crc, header_crc)
+        table = fmt.FRAME_HEADER_SIZE + size + fmt.pad(size)
+        kinds = data[table + 4 * (header.count + 1) :][:count]
+        place = kinds.rfind(REMOVED)
+        if place >= 0:
+            offsets = memoryview(data)[table + 4 * place : table + 4 * place + 8]
+            begin, end = int.from_bytes(offsets[:4], "little"), int.from_bytes(offsets[4:], "little")
+            try:
+                self._holes = decode(data[fmt.FRAME_HEADER_SIZE :][begin:end])
+            except ValueError as error:
+                raise CopyRefused(f"a record of removed segments is malformed: {error}") from error
+
+    def _delete(self) -> None:
+        covered = self.snapshot_lsn
+        holes = [hole for hole in self._holes if hole.end_lsn <= covered]
+        for lsn, name in self._segments():
+            if any(hole.first_lsn <= lsn < hole.end_lsn for hole in holes):
+                self._storage.delete(name)
+        self._holes = [hole for hole in self._holes if hole.end_lsn > covered]
+
+    def _header_here(self, lsn: int) -> bytes:
+        """Return the header of the file of the segment at `lsn`; empty if there is none."""
+        try:
+            return self._storage.read(fmt.segment_name(lsn), 0, fmt.FILE_HEADER_SIZE)
+        except FileNotFoundError:
+            return b""
+
+    def _messages(self, name: str) -> int:
+        footer = JournalFile(self._storage, name).footer if name else None
+        return footer.messages if footer is not None else 0
+
+    def _segments(self) -> list[tuple[int, str]]:
+        return sorted((lsn, name) for kind, lsn, name in self._files() if kind == fmt.TYPE_SEGMENT)
+
+    def _files(self) -> list[tuple[int, int, str]]:
+        found = []
+        for name in self._storage.names():
+            parsed = fmt.parse_name(name)
+            if parsed is not None:
+                found.append((*parsed, name))
+        return found

@@ -1,0 +1,230 @@
+"""A node's copy on disk gets the leader's bytes, keeps what it has, and is corrected where the log differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from escrowmq.journal import format as fmt
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.replica.copy import DIVERGED, DiskCopy
+from escrowmq.replica.errors import CopyRefused
+from escrowmq.replica.fold import ReplicatedFrame
+from escrowmq.replica.leader import Leader
+from escrowmq.replica.tail import LogTail
+from tests.unit.journal.journals import fill, flush, memory
+from tests.unit.replica.logs import Log
+
+
+class Events:
+    """What the operator was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, int]] = []
+
+    def cut(self, lsn: int, frames: int) -> None:
+        """Note it."""
+        self.told.append(("cut", lsn, frames))
+
+    def diverged(self, lsn: int, frames: int, names: list[str]) -> None:
+        """Note it."""
+        self.told.append(("diverged", lsn, frames))
+
+
+class Sink:
+    """Sends frames at once."""
+
+    synced = True
+
+    def __init__(self, leader: Leader) -> None:
+        self.leader = leader
+
+    def begin(self, header: bytes, messages: int) -> None:
+        """Append the header."""
+        self.leader.begin_segment(header, messages)
+
+    def send(self, lsn: int, parts: Sequence[bytes]) -> None:
+        """Append the frame."""
+        self.leader.append_frame(lsn, parts)
+
+    def wait(self) -> None:
+        """Nothing is on its way."""
+
+
+class Node:
+    """A node with a disk."""
+
+    def __init__(self, log: Log, name: str, disk: MemoryStorage | None = None) -> None:
+        self.disk = disk or memory()
+        self.events = Events()
+        self.copy = DiskCopy(self.disk, self.events)
+        self.tail = LogTail(log, self.copy)
+        self.leader = Leader(log, self.tail, name, f"amqp://{name}")
+
+    def follow(self) -> None:
+        """Read the log."""
+        self.tail.read_to_end()
+        self.copy.sync()
+
+    def lead(self) -> Journal:
+        """Take over."""
+        assert self.leader.take_over()
+        self.copy.hand_over()
+        return opened(self.disk, Sink(self.leader))
+
+
+def opened(disk: MemoryStorage, sink: Sink | None = None) -> Journal:
+    journal = Journal.open(disk, segment_bytes=1000, journal_id=bytes(16), sink=sink)
+    for lsn, kind, _, _ in journal.replay():
+        if kind == 1:
+            journal.retain(lsn, 1)
+    return journal
+
+
+def contents(disk: MemoryStorage) -> dict[str, bytes]:
+    """Return the files of a disk without preallocated space."""
+    return {name: disk.read(name, 0, 1 << 20).rstrip(b"\0") for name in disk.names()}
+
+
+def test_followers_have_the_files_of_the_leader_byte_by_byte() -> None:
+    log = Log()
+    leader, follower = Node(log, "a"), Node(log, "b")
+    journal = leader.lead()
+    for _ in range(4):
+        fill(journal, 3)
+        follower.follow()
+        assert contents(follower.disk) == contents(leader.disk)
+    assert len(follower.disk.names()) > 2
+
+
+def test_the_copy_is_what_a_broker_recovers() -> None:
+    log = Log()
+    leader, follower = Node(log, "a"), Node(log, "b")
+    fill(leader.lead(), 7)
+    journal = follower.lead()
+    fill(journal, 3)
+    leader = Node(log, "a", leader.disk)
+    leader.follow()
+    assert leader.events.told == []
+    assert contents(follower.disk) == contents(leader.disk)
+
+
+def test_a_frame_that_never_counted_is_cut_off() -> None:
+    log = Log()
+    deposed, other = Node(log, "a"), Node(log, "b")
+    fill(deposed.lead(), 4)
+    fill(opened(deposed.disk), 1)
+    fill(other.lead(), 2, size=200)
+    again = Node(log, "a", deposed.disk)
+    again.follow()
+    assert [(what, frames) for what, _, frames in again.events.told] == [("cut", 1)]
+    assert contents(again.disk) == contents(other.disk)
+
+
+def test_frames_that_the_log_has_lost_are_kept_beside_the_journal() -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    journal = first.lead()
+    fill(journal, 4)
+    entries = len(log.stored)
+    fill(journal, 5)
+    del log.stored[entries:]
+    fill(other.lead(), 2)
+    again = Node(log, "a", first.disk)
+    again.follow()
+    assert [(what, frames) for what, _, frames in again.events.told] == [("diverged", 5)]
+    kept = {name: data for name, data in contents(again.disk).items() if name.endswith(DIVERGED)}
+    assert sum(data.count(fmt.FRAME_MAGIC) for data in kept.values()) == 5
+    assert {name: data for name, data in contents(again.disk).items() if name not in kept} == contents(other.disk)
+
+
+def test_what_is_ahead_of_the_log_can_be_appended_again() -> None:
+    log = Log()
+    first = Node(log, "a")
+    journal = first.lead()
+    fill(journal, 4)
+    whole, entries = list(log.stored), len(log.stored)
+    fill(journal, 5)
+    del log.stored[entries:]
+    again = Node(log, "a", first.disk)
+    before = contents(again.disk)
+    again.follow()
+    ahead = list(again.copy.ahead())
+    assert sum(len(part.frames) for part in ahead) == 5
+    assert again.leader.take_over()
+    for part in ahead:
+        if part.header:
+            again.leader.begin_segment(part.header, part.messages)
+        for frame in part.frames:
+            again.leader.append_frame(frame.lsn, [bytes(frame.head), bytes(frame.body)])
+    assert contents(again.disk) == before
+    assert log.stored[: len(whole)] == whole
+    other = Node(log, "b")
+    other.follow()
+    again.copy.sync()
+    assert contents(other.disk) == contents(again.disk)
+
+
+def test_a_missing_segment_is_fetched_again_and_later_ones_stay() -> None:
+    log = Log()
+    leader, follower = Node(log, "a"), Node(log, "b")
+    fill(leader.lead(), 12)
+    follower.follow()
+    _first, second, *_ = follower.disk.names()
+    follower.disk.delete(second)
+    again = Node(log, "b", follower.disk)
+    again.follow()
+    assert again.events.told == []
+    assert contents(again.disk) == contents(leader.disk)
+
+
+def test_segments_that_the_leader_deletes_go_when_a_snapshot_covers_them() -> None:
+    log = Log()
+    leader, follower = Node(log, "a"), Node(log, "b")
+    journal = leader.lead()
+    for lsn in fill(journal, 9):
+        journal.release(lsn, 1)
+    snapshot = journal.begin_snapshot([], 7)
+    snapshot.write()
+    journal.snapshot_done(snapshot)
+    for _ in range(3):
+        work = journal.housekeeping()
+        if work is not None:
+            work()
+        flush(journal)
+    follower.follow()
+    assert len(follower.disk.names()) > len(leader.disk.names())
+    name = snapshot.name
+    follower.disk.create(name)
+    follower.disk.write(name, 0, leader.disk.read(name, 0, 1 << 20))
+    follower.copy.sync()
+    follower.follow()
+    assert contents(follower.disk) == contents(leader.disk)
+
+
+def test_a_directory_with_another_journal_is_refused() -> None:
+    log = Log()
+    fill(Node(log, "a").lead(), 1)
+    disk = memory()
+    journal = Journal.open(disk, journal_id=b"another journal!")
+    assert list(journal.replay()) == []
+    fill(journal, 1)
+    with pytest.raises(CopyRefused, match="another journal"):
+        Node(log, "b", disk).follow()
+
+
+def test_a_frame_before_any_segment_is_refused() -> None:
+    with pytest.raises(CopyRefused, match="not begun"):
+        DiskCopy(memory(), Events()).frame(ReplicatedFrame(1, 0, bytes(48)))
+
+
+def test_a_passive_copy_writes_nothing() -> None:
+    log = Log()
+    leader, silent = Node(log, "a"), Node(log, "b")
+    fill(leader.lead(), 3)
+    silent.copy.passive = True
+    silent.follow()
+    assert silent.disk.names() == []
+    assert silent.copy.end_lsn == leader.tail.fold.next_lsn
