@@ -14,7 +14,7 @@ from typing import Final
 from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalFailed, JournalFull
 from escrowmq.journal.storage import Storage
-from escrowmq.journal.writer import FileWriter, FrameSink
+from escrowmq.journal.writer import FileWriter, JournalSink
 
 LARGE: Final = 32_768
 """Bytes from which on a part of a record is written from where it lies; copying smaller ones together is cheaper."""
@@ -87,7 +87,7 @@ class LogWriter:
         segment_bytes: int,
         *,
         chain_contents: bool,
-        sink: FrameSink | None = None,
+        sink: JournalSink | None = None,
     ) -> None:
         self._sink = sink
         self.link = bytes(fmt.LINK_SIZE)

@@ -21,7 +21,7 @@ from escrowmq.journal.segments import Segment, SegmentTable
 from escrowmq.journal.snapshot import Record, Snapshot, read_snapshot
 from escrowmq.journal.stats import JournalStats
 from escrowmq.journal.storage import Storage
-from escrowmq.journal.writer import FrameSink
+from escrowmq.journal.writer import JournalSink
 
 SEGMENT_BYTES: Final = 64 << 20
 BATCH_BYTES: Final = 16 << 20
@@ -53,7 +53,7 @@ class Journal:
         limits: tuple[int, int, int],
         *,
         chain_contents: bool = False,
-        sink: FrameSink | None = None,
+        sink: JournalSink | None = None,
     ) -> None:
         self.recovery: RecoveryReport = found.report
         self.stats = JournalStats()
@@ -95,7 +95,7 @@ class Journal:
         keep_dead_bytes: int = 0,
         journal_id: bytes | None = None,
         chain_contents: bool = False,
-        sink: FrameSink | None = None,
+        sink: JournalSink | None = None,
     ) -> Journal:
         """Examine a directory and return its journal. Nothing in the directory changes before `replay`.
 

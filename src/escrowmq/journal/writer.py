@@ -16,7 +16,7 @@ from escrowmq.journal.storage import Storage
 _Write = Callable[..., None]  # as `Storage.write`
 
 
-class FrameSink(Protocol):
+class JournalSink(Protocol):
     """Takes the journal's bytes to other machines while they are written here.
 
     Without `synced`, the other machines alone make frames durable, and the local ones are synced with their segment.
@@ -98,7 +98,7 @@ class FileWriter:
         *,
         reserve_limit: int = 0,
         chain_contents: bool = False,
-        sink: FrameSink | None = None,
+        sink: JournalSink | None = None,
     ) -> None:
         """`reserve_limit` bounds the space that is preallocated, and `chain_contents` is as for FooterBuilder.
 
