@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel proton jms jms-peer jms-suite rocketmq go lake sparks peers run test lint format bench soak long lock docs clean
+.PHONY: help setup wheel proton jms jms-peer jms-suite rocketmq go engines lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,15 @@ $(GO_PROGRAMS): $(VENV)/.ready requirements/go.lock $(wildcard tests/interop/go/
 	  cd tests/interop/go && "$$go" build -buildvcs=false -o "$(abspath $@)" ./$(@F)
 	@touch $@
 
+# A NATS server for the tests of replication, from the Go proxy.
+$(VENV)/nats-server: $(VENV)/.ready requirements/go.lock $(wildcard tests/engines/nats-server/*)
+	@command -v go >/dev/null || { echo "Installing Go into $(VENV) …"; \
+	  $(INSTALL) --require-hashes --only-binary :all: -r requirements/go.lock; }
+	@echo "Compiling NATS; this takes up to a minute …"
+	@go=$$(command -v go || echo "$(abspath $(BIN)/go)"); \
+	  cd tests/engines/nats-server && CGO_ENABLED=0 "$$go" build -buildvcs=false -o "$(abspath $@)" github.com/nats-io/nats-server/v2
+	@touch $@
+
 # The tests that rabbit-hole, a client of RabbitMQ's management API, has for itself.
 $(VENV)/rabbit-hole: $(VENV)/goamqp
 	@echo "Compiling the tests of rabbit-hole; this takes up to half a minute …"
@@ -115,6 +124,8 @@ go: $(GO_PROGRAMS) $(VENV)/rabbit-hole ## compile clients in Go and h2spec, if n
 
 rocketmq: $(VENV)/rocketmq-broker/.fetched ## compare the recorded answers of RocketMQ with those of a real one (a minute); this needs Java
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/rocketmq/test_differential.py $(ARGS)
+
+engines: $(VENV)/kafka/.fetched $(VENV)/nats-server ## fetch Kafka (45 MB), which needs Java, and compile NATS, for the tests of replication, which are skipped otherwise
 
 lake: $(VENV)/.lake ## install Delta and Iceberg (500 MB) for the tests of lakehouse tables, which are skipped otherwise
 

@@ -1,0 +1,240 @@
+"""The replicated log as the one partition of a Kafka topic: positions are offsets.
+
+An append is acknowledged by all replicas in sync, of which the topic demands a majority. The producer is idempotent,
+which keeps the order of what is in flight when it repeats requests. It is not transactional: that would not fence a
+deposed leader more safely than the fold does, and needs a multiple of the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.kafka_topic import KafkaTopic
+from escrowmq.replica.engines.port import EngineState
+from escrowmq.replica.engines.settings import WrongSetting
+from escrowmq.replica.errors import AppendUnknown
+from escrowmq.replica.log import StoredEntry
+
+_client_log = logging.getLogger(__name__ + ".client")
+_client_log.setLevel(logging.CRITICAL)  # the client tells of each attempt to connect; what matters is raised
+_PAUSE: Final = 0.1
+_ANSWER_SECONDS: Final = 2.0
+"""How long one question waits for one of the engine's nodes, before the node that leads is looked up again."""
+_REQUEST_MS: Final = 4000
+_GRACE_SECONDS: Final = 5.0
+"""How long the client may exceed the deadline of an append. It looks for late messages once a second."""
+_CONNECTION: Final[dict[str, Any]] = {
+    "socket.keepalive.enable": True,
+    "socket.nagle.disable": True,
+    "socket.timeout.ms": _REQUEST_MS,
+    "socket.connection.setup.timeout.ms": 3000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 2000,  # a frozen node does not answer that it leads no more
+    "topic.metadata.refresh.fast.interval.ms": 100,
+}
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+)
+"""Errors that no repetition mends. The entry was not stored."""
+
+
+class KafkaLog:
+    """A log on Kafka. Several threads may use it; appends are made one after the other, and so are reads."""
+
+    def __init__(self, address: EngineAddress, timeout: float) -> None:
+        """Connect, and create the topic unless it exists. Raises OSError."""
+        self.address = address
+        self._timeout = timeout
+        self._config = {
+            "bootstrap.servers": ",".join(address.hosts),
+            **_CONNECTION,
+            **login(address),
+            "logger": _client_log,
+        }
+        self._topic = KafkaTopic(address, self._config, timeout)
+        self._topic.open()
+        self._appending = threading.Lock()
+        self._reading = threading.Lock()
+        self._producer: Producer | None = self._new_producer()  # its first append waits a second for an identity
+        self._next: int | None = None
+        self._consumer = Consumer(
+            {
+                **self._config,
+                "group.id": f"escrowmq-{address.name}",  # needed by the client; no offsets are committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_uncommitted",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                "fetch.message.max.bytes": 8_000_000,
+                "queued.max.messages.kbytes": 32_768,
+            }
+        )
+
+    def append(self, entries: Sequence[bytes]) -> list[int]:
+        """Append entries in order, and wait for all replicas in sync. See `ReplicatedLog`."""
+        with self._appending:
+            reports: list[tuple[KafkaError | None, int] | None] = [None] * len(entries)
+            self._send(entries, reports)
+            error = next((report[0] for report in reports if report is not None and report[0] is not None), None)
+            if error is not None:
+                self._failed(error)
+            positions = [report[1] for report in reports if report is not None]
+            if len(positions) < len(entries) or min(positions, default=0) < 0:
+                raise AppendUnknown(f"Kafka at {self.address} did not tell where it stored an append")
+            return positions
+
+    def _send(self, entries: Sequence[bytes], reports: list[tuple[KafkaError | None, int] | None]) -> None:
+        producer = self._producer = self._producer or self._new_producer()
+        give_up = time.monotonic() + self._timeout + _GRACE_SECONDS
+        for index, entry in enumerate(entries):
+            while True:
+                try:
+                    producer.produce(
+                        self.address.name, entry, partition=0, on_delivery=partial(_report, reports, index)
+                    )
+                    break
+                except BufferError:  # the client's queue is full
+                    producer.poll(_PAUSE)
+                except KafkaException as failed:
+                    reports[index] = (failed.args[0], -1)
+                    break
+                if time.monotonic() > give_up:
+                    return
+        while not all(reports) and time.monotonic() < give_up:
+            producer.poll(_PAUSE)
+
+    def _failed(self, error: KafkaError) -> None:
+        """Raise what an error of a delivery stands for."""
+        if error.fatal() or error.code() in _REFUSED:
+            self._producer = None  # the client does not recover from fatal errors
+        if error.code() in _REFUSED:
+            raise PermissionError(f"Kafka at {self.address} refuses an append: {error.str()}")
+        raise AppendUnknown(f"Kafka at {self.address} did not acknowledge an append: {error.str()}")
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                **self._config,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "message.timeout.ms": int(self._timeout * 1000),
+                "request.timeout.ms": _REQUEST_MS,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 500,
+                "message.max.bytes": 1_048_576,
+                "queue.buffering.max.kbytes": 65_536,
+            }
+        )
+
+    def read(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries below the high watermark. See `ReplicatedLog`."""
+        give_up = time.monotonic() + self._timeout
+        with self._reading:
+            if position != self._next:
+                self._go_to(position, position)
+            messages = self._consumer.consume(most, timeout=0)
+            while True:
+                found = self._entries(position, messages)
+                if found:
+                    self._next = found[-1].position + 1
+                    return found
+                if self.end() <= position:
+                    return []
+                if time.monotonic() > give_up:
+                    raise TimeoutError(f"Kafka at {self.address} does not deliver the entry at {position}")
+                first = self._consumer.poll(_PAUSE)
+                messages = [] if first is None else [first, *self._consumer.consume(most - 1, timeout=0)]
+
+    def _entries(self, position: int, messages: Sequence[Message]) -> list[StoredEntry]:
+        found = []
+        for message in messages:
+            error, data, offset = message.error(), message.value(), message.offset()
+            if error is None and offset is not None and offset >= position:
+                found.append(StoredEntry(offset, data if isinstance(data, bytes) else b""))
+            elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._go_to(position, max(position, self.begin()))
+        return found
+
+    def _go_to(self, position: int, place: int) -> None:
+        """Read for `position` from the offset `place` on, which is another one if the log begins there."""
+        self._consumer.assign([TopicPartition(self.address.name, 0, place)])
+        self._next = position
+
+    def begin(self) -> int:
+        """Return the offset of the oldest entry."""
+        return self._watermarks()[0]
+
+    def end(self) -> int:
+        """Return the high watermark: what is below it is on all replicas that are in sync."""
+        return self._watermarks()[1]
+
+    def _watermarks(self) -> tuple[int, int]:
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._consumer.get_watermark_offsets(
+                    TopicPartition(self.address.name, 0), timeout=_ANSWER_SECONDS, cached=False
+                )
+            except KafkaException as error:
+                reason = error.args[0].str()
+            except RuntimeError as error:  # closed
+                raise ConnectionError(f"Kafka at {self.address}: {error}") from None
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"Kafka at {self.address} does not tell where the log ends: {reason}")
+            time.sleep(_PAUSE)
+
+    def trim(self, before: int) -> None:
+        """Delete the entries before a position."""
+        self._topic.trim(before)
+
+    def check(self) -> list[WrongSetting]:
+        """Return the settings of the topic that are wrong now."""
+        return self._topic.check()
+
+    def state(self) -> EngineState:
+        """Ask for leader and replicas."""
+        return self._topic.state()
+
+    def close(self) -> None:
+        """Disconnect."""
+        with self._appending:
+            if self._producer is not None:
+                self._producer.purge()
+                self._producer = None
+        self._consumer.close()
+
+
+def login(address: EngineAddress) -> dict[str, Any]:
+    """Return the client's settings for user, password, and those that the URL has for the client."""
+    found: dict[str, Any] = {
+        name: value for name, value in address.options.items() if name not in ("replicas", "flush")
+    }
+    if address.user is not None:
+        found.setdefault("sasl.mechanism", "SCRAM-SHA-512")
+        found.setdefault("security.protocol", "SASL_SSL")
+        found |= {"sasl.username": address.user, "sasl.password": address.password or ""}
+    return found
+
+
+def _report(
+    reports: list[tuple[KafkaError | None, int] | None], index: int, error: KafkaError | None, message: Message
+) -> None:
+    offset = message.offset()
+    reports[index] = (error, -1 if offset is None else offset)

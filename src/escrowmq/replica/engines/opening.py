@@ -1,0 +1,53 @@
+"""Opens the log that a URL names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from escrowmq.replica.engines.address import KAFKA, EngineAddress
+from escrowmq.replica.engines.errors import EngineMissing, SettingsRefused
+from escrowmq.replica.engines.port import EngineLog
+
+TIMEOUT_SECONDS: Final = 10.0
+"""How long a call waits for the engine. Engines need 5 to 10 s to replace a node that was killed."""
+
+
+def open_log(url: str, *, timeout: float = TIMEOUT_SECONDS) -> EngineLog:
+    """Connect to an engine, and create the topic or stream unless it exists. Blocks for up to `timeout` seconds.
+
+    Raises:
+        ValueError: The URL is invalid.
+        EngineMissing: The library is not installed.
+        SettingsRefused: The topic or stream has settings with which confirmed messages could be lost.
+        OSError: The engine cannot be reached, or refuses the login.
+    """
+    address = EngineAddress.parse(url)
+    log = _open(address, timeout)
+    try:
+        wrong = log.check()
+    except BaseException:
+        log.close()
+        raise
+    if wrong:
+        log.close()
+        raise SettingsRefused(wrong)
+    return log
+
+
+def _open(address: EngineAddress, timeout: float) -> EngineLog:
+    if address.scheme == KAFKA:
+        try:
+            from escrowmq.replica.engines.kafka import KafkaLog
+        except ModuleNotFoundError as error:
+            raise _missing(error, "Kafka", "confluent_kafka", "replication-kafka") from None
+        return KafkaLog(address, timeout)
+    try:
+        from escrowmq.replica.engines.nats import NatsLog
+    except ModuleNotFoundError as error:
+        raise _missing(error, "NATS", "nats", "replication-nats") from None
+    return NatsLog(address, timeout)
+
+
+def _missing(error: ModuleNotFoundError, engine: str, library: str, extra: str) -> Exception:
+    """Return what to raise if an import failed."""
+    return EngineMissing(engine, extra) if (error.name or "").partition(".")[0] == library else error

@@ -1,0 +1,68 @@
+"""Real NATS servers with JetStream, which `make engines` compiles."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.engines.nodes import EngineNodes
+from tests.ports import reserve_port
+
+PROGRAM = Path(sys.prefix, "nats-server")
+
+
+class NatsNodes(EngineNodes):
+    """One server, or a cluster of three. `settings` are further lines of the configuration of JetStream."""
+
+    engine = "NATS"
+    scheme = "nats"
+
+    def __init__(self, folder: Path, count: int, settings: str = "") -> None:
+        super().__init__(folder, count)
+        self._settings = settings
+        self._monitors = [reserve_port(self) for _ in range(count)]
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return None if PROGRAM.exists() else "needs make engines"
+
+    def _command(self, node: int) -> list[str]:
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.peer_ports)
+        cluster = (
+            f'cluster {{ name: tests, listen: "127.0.0.1:{self.peer_ports[node]}", routes: [{routes}] }}\n'
+            if self.count > 1
+            else ""
+        )
+        file = self.folder / f"{node}.conf"
+        file.write_text(
+            f'server_name: "n{node}"\nlisten: "127.0.0.1:{self.ports[node]}"\n'
+            f'http: "127.0.0.1:{self._monitors[node]}"\n'
+            f'jetstream {{ store_dir: "{self.folder / str(node)}", max_mem: 64MB, max_file: 20GB\n{self._settings} }}\n'
+            f"{cluster}"
+        )
+        return [str(PROGRAM), "-c", str(file)]
+
+    def ready(self) -> bool:
+        return all(self._ask(node, "healthz").get("status") == "ok" for node in range(self.count)) and (
+            self.count == 1 or bool(self._ask(0, "jsz").get("meta_cluster", {}).get("leader"))
+        )
+
+    def leader(self, name: str) -> int:
+        for node in range(self.count):
+            if self.running(node):
+                accounts = self._ask(node, "jsz?accounts=true&streams=true").get("account_details", [])
+                for stream in (stream for account in accounts for stream in account.get("stream_detail", [])):
+                    if stream["name"] == name and stream.get("cluster", {}).get("leader"):
+                        return int(stream["cluster"]["leader"][1:])
+        return 0
+
+    def _ask(self, node: int, path: str) -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._monitors[node]}/{path}", timeout=2) as answer:
+                found: dict[str, Any] = json.load(answer)
+        except OSError:
+            return {}
+        return found
