@@ -19,8 +19,8 @@ from escrowmq.admin.operation import Row
 from escrowmq.admin.queue_rows import queue_row
 
 Shape = dict[str, Any]
-_AT_ONCE: Final = 500
-"""Rows that are encoded before other requests get their turn."""
+_BLOCK: Final = 100
+"""Rows that are encoded before other requests get their turn, and whose JSON is kept as one piece."""
 
 
 class RowForms(NamedTuple):
@@ -57,6 +57,31 @@ class KeptRow:
         return self._encoded
 
 
+class JoinedRows:
+    """Joins rows in JSON. Blocks of rows that are the same as in the previous answer are not joined again."""
+
+    def __init__(self) -> None:
+        self._node = ""
+        self._blocks: list[tuple[Sequence[KeptRow], bytes]] = []
+
+    async def joined(self, rows: Sequence[KeptRow], node: str) -> bytes:
+        """Return a list of rows in JSON. A row that has changed is another object."""
+        before = self._blocks if node == self._node else []
+        blocks: list[tuple[Sequence[KeptRow], bytes]] = []
+        for number, begin in enumerate(range(0, len(rows), _BLOCK)):
+            some = rows[begin : begin + _BLOCK]
+            if number < len(before) and before[number][0] == some:
+                blocks.append(before[number])
+            else:
+                blocks.append((some, b",".join([row.encoded(node) for row in some])))
+                await asyncio.sleep(0)
+        self._node, self._blocks = node, blocks
+        parts = [b"["]
+        for _, text in blocks:
+            parts += text, b","
+        return b"".join([*parts[: max(len(parts) - 1, 1)], b"]"])  # without another copy of megabytes
+
+
 class KeptList:
     """A list whose changes the broker tells by an operation."""
 
@@ -66,6 +91,7 @@ class KeptList:
         self._forms = forms
         self._run, self._look = "", 0
         self._rows: dict[int, KeptRow] = {}
+        self.answers = JoinedRows()
         self._asking = asyncio.Lock()
         self._asked = self._answered = 0
 
@@ -106,12 +132,3 @@ class KeptLists:
     def __init__(self, broker: AskedBroker) -> None:
         self.queues = KeptList(broker, "queue.changes", RowForms(partial(queue_row, counters=True), shapes.queue))
         self.connections = KeptList(broker, "connection.changes", RowForms(connection_row, shapes.connection))
-
-
-async def joined(rows: Sequence[KeptRow], node: str) -> bytes:
-    """Return a list of rows in JSON."""
-    parts = []
-    for begin in range(0, len(rows), _AT_ONCE):
-        parts += [row.encoded(node) for row in rows[begin : begin + _AT_ONCE]]
-        await asyncio.sleep(0)
-    return b"[" + b",".join(parts) + b"]"

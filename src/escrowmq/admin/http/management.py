@@ -14,7 +14,7 @@ from starlette.responses import Response
 from escrowmq.admin.connections import described
 from escrowmq.admin.http import shapes
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused
-from escrowmq.admin.http.kept_lists import KeptLists, KeptRow, joined
+from escrowmq.admin.http.kept_lists import KeptList, KeptLists, KeptRow
 from escrowmq.admin.http.listing import chosen, is_chosen
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised, Operator
 
@@ -108,12 +108,12 @@ class Reading:
         """Return a list in the order and with the columns that the query asks for."""
         return chosen(rows, self.query)
 
-    async def listed_kept(self, rows: list[KeptRow]) -> Any:
-        """Return a kept list in the order and with the columns that the query asks for."""
+    async def listed_kept(self, kept: KeptList, rows: list[KeptRow]) -> Any:
+        """Return rows of a kept list in the order and with the columns that the query asks for."""
         node = await self.node()
         if is_chosen(self.query):
             return chosen(rows, self.query, lambda row: row.shape(node))
-        return Response(await joined(rows, node), media_type="application/json")
+        return Response(await kept.answers.joined(rows, node), media_type="application/json")
 
 
 def node_name(totals: Mapping[str, Any]) -> str:
@@ -253,7 +253,7 @@ async def _queues(reading: Reading) -> Any:
     rows = await reading.lists.queues.current()
     if visible is not None:
         rows = [row for row in rows if row.fixed["vhost"] in visible]
-    return await reading.listed_kept(rows)
+    return await reading.listed_kept(reading.lists.queues, rows)
 
 
 async def _queue(reading: Reading) -> Any:
@@ -303,7 +303,7 @@ async def _visible_connections(reading: Reading, **wanted: str | None) -> list[K
 
 
 async def _connections(reading: Reading) -> Any:
-    return await reading.listed_kept(await _visible_connections(reading))
+    return await reading.listed_kept(reading.lists.connections, await _visible_connections(reading))
 
 
 async def _connection(reading: Reading) -> Any:
@@ -314,12 +314,14 @@ async def _connection(reading: Reading) -> Any:
 
 
 async def _user_connections(reading: Reading) -> Any:
-    return await reading.listed_kept(await _visible_connections(reading, user=reading.names["user"]))
+    rows = await _visible_connections(reading, user=reading.names["user"])
+    return await reading.listed_kept(reading.lists.connections, rows)
 
 
 async def _vhost_connections(reading: Reading) -> Any:
     await reading.check_vhost(await reading.visible())
-    return await reading.listed_kept(await _visible_connections(reading, vhost=reading.vhost))
+    rows = await _visible_connections(reading, vhost=reading.vhost)
+    return await reading.listed_kept(reading.lists.connections, rows)
 
 
 async def _consumers(reading: Reading) -> Any:

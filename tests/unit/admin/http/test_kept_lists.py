@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from escrowmq.admin.http.broker import BrokerUnavailable
-from escrowmq.admin.http.kept_lists import KeptLists, joined
+from escrowmq.admin.http.kept_lists import JoinedRows, KeptLists, KeptRow
 from escrowmq.admin.service import AdminService
 from tests.unit.admin.http.sites import HttpSite, LocalBroker
 from tests.unit.admin.processes import FakeConnection
@@ -108,8 +108,34 @@ def test_rows_are_encoded_once_for_each_change() -> None:
 def test_rows_are_joined_to_a_list() -> None:
     bench = Bench()
     rows = asyncio.run(bench.lists.queues.current())
-    assert json.loads(asyncio.run(joined(rows, "n"))) == [row.shape("n") for row in rows]
-    assert asyncio.run(joined([], "n")) == b"[]"
+    answers = JoinedRows()
+    for some, node in ((rows, "n"), (rows, "n"), (rows, "other"), (rows[1:], "other")):
+        assert json.loads(asyncio.run(answers.joined(some, node))) == [row.shape(node) for row in some]
+    assert asyncio.run(answers.joined([], "n")) == b"[]"
+
+
+def test_only_blocks_with_changed_rows_are_joined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    for number in range(300):
+        bench.client.declare(1, f"more-{number}")
+    answers, encoded = bench.lists.queues.answers, list[str]()
+    original = KeptRow.encoded
+
+    def counting(row: KeptRow, node: str) -> bytes:
+        encoded.append(row.fixed["name"])
+        return original(row, node)
+
+    monkeypatch.setattr(KeptRow, "encoded", counting)
+
+    def answer() -> dict[str, int]:
+        rows = asyncio.run(bench.lists.queues.current())
+        return {row["name"]: row["messages"] for row in json.loads(asyncio.run(answers.joined(rows, "n")))}
+
+    first = answer()
+    assert len(encoded) == len(first) == 303
+    bench.client.publish(1, "more-150", b"1")
+    assert answer() == first | {"more-150": 1}
+    assert len(encoded) == 303 + 100, "one block"
 
 
 def test_connections_are_kept_as_well() -> None:
@@ -120,4 +146,6 @@ def test_connections_are_kept_as_well() -> None:
     assert [row["name"] for row in site.get("/api/connections").json] == ["10.0.0.1:1", "10.0.0.1:2"]
     del connections[first]
     second.held_back_by = ["alarm"]
+    site.broker.process.changed(first)
+    site.broker.process.changed(second)
     assert [(row["name"], row["state"]) for row in site.get("/api/connections").json] == [("10.0.0.1:2", "blocked")]
