@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle, islice
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -20,7 +21,7 @@ from escrowmq import amqp10
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.amqp091.content import body_frames, publish_head
-from escrowmq.perf.amqp091.counting import DeliveryCounter
+from escrowmq.perf.amqp091.counting import CONSUMER_TAG, DeliveryCounter
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.histogram import Histogram
 from escrowmq.perf.peer import RECEIVE_SIZE
@@ -52,22 +53,29 @@ class Trip(Protocol):
 
 
 class Trip091:
-    """Transient messages over AMQP 0-9-1."""
+    """Transient messages over AMQP 0-9-1, to a queue of its own, or to each of `queues` in turn."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, queues: Sequence[str] = ()) -> None:
         self._connection = Connection(parse_url(broker.url), "bench neighbour", operations.TIMEOUT)
         self._counter = DeliveryCounter(lambda *_: None, lambda *_: None)
-        self._batch = (publish_head(1, "", _QUEUE, 5, operations.LISTED) + body_frames(1, b"hello", 0)) * _BATCH
+        heads = [publish_head(1, "", name, 5, operations.LISTED) for name in queues or (_QUEUE,)]
+        publishes = cycle([head + body_frames(1, b"hello", 0) for head in heads])
+        batches = [b"".join(islice(publishes, _BATCH)) for _ in range(-(-len(heads) // _BATCH))]
+        self._batches = cycle(batches)
         self._data = bytearray(RECEIVE_SIZE)
         self._filled = self._sent = 0
         call = self._connection.call
         call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
-        call(1, frames.queue_declare(1, _QUEUE, durable=False), frames.QUEUE_DECLARE_OK)
-        call(1, frames.basic_consume(1, _QUEUE, "t", auto_ack=True), frames.BASIC_CONSUME_OK)
+        if not queues:
+            call(1, frames.queue_declare(1, _QUEUE, durable=False), frames.QUEUE_DECLARE_OK)
+            call(1, frames.basic_consume(1, _QUEUE, "t", auto_ack=True), frames.BASIC_CONSUME_OK)
+        for number, name in enumerate(queues):
+            tag = f"{CONSUMER_TAG}{number:04d}"
+            call(1, frames.basic_consume(1, name, tag, auto_ack=True), frames.BASIC_CONSUME_OK)
 
     def make(self) -> None:
         data = self._data
-        self._connection.socket.sendall(self._batch)
+        self._connection.socket.sendall(next(self._batches))
         self._sent += _BATCH
         while self._counter.count < self._sent:
             self._filled += self._connection.socket.recv_into(memoryview(data)[self._filled :])
@@ -102,10 +110,13 @@ class _Trip10:
 
 class Neighbour:
     """Makes a trip every few seconds until the context ends, and measures the latency of its messages, in a histogram
-    of its own or in `latencies`.
+    of its own or in `latencies`. It `closes` the client at the end.
     """
 
-    def __init__(self, trip: Trip, every_seconds: float, latencies: Histogram | None = None) -> None:
+    def __init__(
+        self, trip: Trip, every_seconds: float, latencies: Histogram | None = None, *, closes: bool = True
+    ) -> None:
+        self._closes = closes
         self.latencies = Histogram() if latencies is None else latencies
         self._trip = trip
         self._every_seconds = every_seconds
@@ -122,7 +133,8 @@ class Neighbour:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._trip.close()
+        if self._closes:
+            self._trip.close()
         if self._error is not None:
             raise self._error
 

@@ -81,7 +81,7 @@ def test_a_neighbour_is_measured_beside_lists_over_http(tmp_path: Path) -> None:
     broker = HttpEscrowMQ(tmp_path)
     broker.start()
     try:
-        figures = HttpLists(windows=1, seconds=1.5).measure(broker, SMALL).figures
+        figures = HttpLists(pairs=2, windows=1, seconds=1).measure(broker, SMALL).figures
     finally:
         broker.stop()
     assert figures.keys() == {figure.name for figure in SCENARIOS["neighbours-http"].figures}

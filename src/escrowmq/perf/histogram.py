@@ -26,6 +26,13 @@ class Histogram:
         shift = value.bit_length() - _PRECISION_BITS - 1
         self._buckets[value if shift <= 0 else (value >> shift) + (shift << _PRECISION_BITS)] += times
 
+    def add(self, other: Histogram) -> None:
+        """Count the values of another histogram, too."""
+        self.maximum = max(self.maximum, other.maximum)
+        self.count += other.count
+        for index, times in other._buckets.items():
+            self._buckets[index] += times
+
     def percentile(self, percent: float) -> int:
         """Return the smallest bucket's upper edge (ns) with at least `percent` of the values at or below it; 0 when
         empty.

@@ -58,3 +58,13 @@ def test_the_summary_is_in_microseconds() -> None:
     histogram = Histogram()
     histogram.record(2_000_000)
     assert histogram.summary()["max"] == 2000
+
+
+@given(first=st.lists(st.integers(0, 2**30)), second=st.lists(st.integers(0, 2**30)))
+def test_histograms_that_are_added_count_all_values(first: list[int], second: list[int]) -> None:
+    apart, other, together = Histogram(), Histogram(), Histogram()
+    for histogram, values in ((apart, first), (other, second), (together, first + second)):
+        for value in values:
+            histogram.record(value)
+    apart.add(other)
+    assert apart.summary() == together.summary()
