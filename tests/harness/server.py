@@ -32,6 +32,7 @@ from escrowmq.wire.sasl import Credentials
 from escrowmq.wire.scram.keys import LEAST_ITERATIONS, derive
 from escrowmq.wire.scram.server import Challenge
 from tests.harness.captures import plain
+from tests.harness.noted import NotedChanges
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Options:
     """Operations above which a transaction is committed in pieces."""
     capture_piece: int = 1
     """Queues in the first piece of a snapshot's capture."""
+    noted: bool = True
+    """Whether each turn is checked for changes of queues that were not noted."""
 
 
 E = TypeVar("E", bound=Endpoint)
@@ -135,6 +138,7 @@ class SimServer:
         self.broker.directory.end_restore()
         if self.options.deliveries:
             self.broker.engine.record_deliveries()
+        self._noted = NotedChanges(self.broker) if self.options.noted else None
         if not self.broker.directory.vhosts:
             self._prepare()
 
@@ -275,6 +279,8 @@ class SimServer:
                 port = self.ports.get(endpoint)
                 if port is not None:
                     self._flush(port)
+        if self._noted is not None:
+            self._noted.check()
 
     def _flush(self, port: AnyPort) -> None:
         data = b"".join(port.endpoint.output())

@@ -1,9 +1,11 @@
 """What has changed in a list since a client last asked for it. The HTTP process asks for this, and keeps the rows.
 
 For each object that is listed, the broker keeps the part of its row that may change, and the number of the look that
-last found a change in it. A look compares these parts with the present ones, which takes an eighth of the time in which
-rows are made and encoded. A client names the last look whose outcome it has, and gets what later ones have found.
-Queues and connections know nothing of this, so it costs their messages nothing.
+last found a change in it. A look reads the objects that have been noted as changed (`core.watch`), and compares these
+parts. A client names the last look whose outcome it has, and gets what later ones have found.
+
+As a safety net, each look also reads a small share of all objects, so that a change which was not noted appears late,
+but appears.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from escrowmq.admin.pieces import Pieces
 
 MOST_GONE: Final = 10_000
 """Objects that are gone and still remembered. A client that has not asked for longer gets the whole list again."""
+MOST_NOTED: Final = 20_000
+"""Noted changes above which a look reads all objects instead."""
+ROUND: Final = 100
+"""Looks in which every object is read once, whether it has been noted or not."""
 _AT_ONCE: Final = 100  # objects in one step of work that takes a tenth of a microsecond for each
 _UNKNOWN: Final = ()
 
@@ -57,6 +63,12 @@ class ListSource(Protocol[T]):
         """Prepare a look, in steps, and return what reads the objects."""
         ...
 
+    def changed(self) -> Sequence[T] | None:
+        """Return the objects that may have changed since they were read, with those that are new or gone; None if that
+        is not known. Called after the end of `reading`.
+        """
+        ...
+
 
 class _ListedRow:
     """The row of an object, the look that has found the object, and the last one that has found a change in it."""
@@ -73,12 +85,18 @@ class _ListedRow:
 class ListChanges(Generic[T]):
     """Finds the changes of one list. The numbers of looks are those of one run of the broker."""
 
-    def __init__(self, source: ListSource[T], pieces: Pieces, most_gone: int = MOST_GONE) -> None:
+    def __init__(
+        self, source: ListSource[T], pieces: Pieces, most_gone: int = MOST_GONE, round_looks: int = ROUND
+    ) -> None:
         self._source = source
         self._pieces = pieces
         self._run = secrets.token_hex(8)
         self._look = 0
         self._looking = asyncio.Lock()
+        self._complete = False  # an earlier look has read everything, and later ones what has changed since
+        self._round: list[T] = []  # objects to be read in this round of the safety net
+        self._round_looks = round_looks
+        self._share = 0
         self._latest: dict[int, Variable] = {}  # for the comparison, which should touch little memory
         self._known: dict[int, _ListedRow] = {}  # those with the latest changes are last
         self._gone: deque[tuple[int, int]] = deque()  # looks that missed an object, with the number of the object
@@ -96,29 +114,54 @@ class ListChanges(Generic[T]):
             whole = run != self._run or not self._forgotten <= look <= self._look
             after = 0 if whole else look
             self._look += 1
-            await self._pieces.result(self._compare())
-            changed = await self._pieces.result(self._changed_after(after))
-            gone = [] if whole else await self._pieces.result(self._gone_after(after))
+            changed, gone = await self._pieces.result(self._found(after))
             head = {"run": self._run, "look": self._look, "whole": whole}
-        return Listing(self._pieces, _rows(head, after, gone, changed))
+        return Listing(self._pieces, _rows(head, after, [] if whole else gone, changed))
 
-    def _compare(self) -> Generator[None, None, None]:
-        source, latest = self._source, self._latest
-        read = yield from source.reading()
-        present = source.present()
-        there = len(present)
-        for begin in range(0, there, source.step):
-            some = present[begin : begin + source.step]
-            for listed, variable in zip(some, read(some), strict=True):
+    def _found(self, after: int) -> Generator[None, None, tuple[list[_ListedRow], list[int]]]:
+        """Look, and return what has changed and what is gone since the look `after`."""
+        complete, self._complete = self._complete, False
+        yield from self._looked(complete=complete)
+        self._complete = True
+        changed = yield from self._changed_after(after)
+        gone = yield from self._gone_after(after)
+        return changed, gone
+
+    def _looked(self, *, complete: bool) -> Generator[None, None, None]:
+        """Read what may have changed: everything unless the last look was `complete`."""
+        read = yield from self._source.reading()
+        changed = self._source.changed()
+        if not complete or changed is None:
+            present = self._source.present()
+            yield from self._compare(present, read)
+            yield from self._forget_others(present)
+        else:
+            yield from self._compare(changed, read)
+            yield from self._compare_share(read)
+
+    def _compare(self, some: Sequence[T], read: Reader[T]) -> Generator[None, None, None]:
+        latest, step = self._latest, self._source.step
+        for begin in range(0, len(some), step):
+            portion = some[begin : begin + step]
+            for listed, variable in zip(portion, read(portion), strict=True):
                 if latest.get(listed.ident, _UNKNOWN) != variable:
                     if variable is None:
-                        there -= 1
                         self._forget(listed.ident)
                     else:
                         self._note(listed, variable)
             yield
-        if there < len(latest):
-            yield from self._forget_others(present)
+
+    def _compare_share(self, read: Reader[T]) -> Generator[None, None, None]:
+        """Read the next share of all objects."""
+        if not self._round:
+            self._round = list(self._source.present())
+            self._share = -(-len(self._round) // self._round_looks)
+            yield
+            if len(self._round) != len(self._latest):
+                yield from self._forget_others(self._round)
+        share = self._round[len(self._round) - self._share :]
+        del self._round[len(self._round) - self._share :]
+        yield from self._compare(share, read)
 
     def _note(self, listed: T, variable: Variable) -> None:
         ident = listed.ident
@@ -128,6 +171,8 @@ class ListChanges(Generic[T]):
         self._known[ident] = known
 
     def _forget_others(self, present: Sequence[T]) -> Generator[None, None, None]:
+        if len(present) == len(self._latest):
+            return
         idents: set[int] = set()
         for begin in range(0, len(present), _AT_ONCE):
             idents.update([listed.ident for listed in present[begin : begin + _AT_ONCE]])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from escrowmq.admin.changes import ListChanges, Reader, Variable
+from escrowmq.admin.changes import MOST_NOTED, ListChanges, Reader, Variable
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess, OpenConnection
+from escrowmq.core.watch import ChangeWatch
 
 _DETAILS: Final = ("links", "clients")  # what a connection carries has lists of its own, and changes all the time
 
@@ -105,6 +106,8 @@ class _ListedConnections:
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
+        self._watch: ChangeWatch[OpenConnection] | None = None
+        self._again: dict[OpenConnection, None] = {}  # those with unsent bytes: nothing notes that they are sent
 
     def present(self) -> list[OpenConnection]:
         return list(self._process.connections)
@@ -113,13 +116,28 @@ class _ListedConnections:
         return _fixed_part(listed)
 
     def reading(self) -> Generator[None, None, Reader[OpenConnection]]:
-        still_open = self._process.connections
-
-        def read(connection: OpenConnection) -> Variable:
-            description = connection.describe()
-            for name in _DETAILS:
-                description.pop(name, None)
-            return description, connection.unsent, connection.held_back_by
-
         yield
-        return lambda connections: [read(each) if each in still_open else None for each in connections]
+        return self._read
+
+    def changed(self) -> list[OpenConnection] | None:
+        if self._watch is None:
+            self._watch = ChangeWatch(MOST_NOTED)
+            self._process.watch_connections(self._watch)
+            return None
+        noted = self._watch.take()
+        again, self._again = self._again, {}
+        return None if noted is None else list(dict.fromkeys(noted) | again)
+
+    def _read(self, connections: Sequence[OpenConnection]) -> list[Variable | None]:
+        still_open = self._process.connections
+        return [self._read_one(each) if each in still_open else None for each in connections]
+
+    def _read_one(self, connection: OpenConnection) -> Variable:
+        description = connection.describe()
+        for name in _DETAILS:
+            description.pop(name, None)
+        connection.watched = True
+        unsent = connection.unsent
+        if unsent:
+            self._again[connection] = None
+        return description, unsent, connection.held_back_by

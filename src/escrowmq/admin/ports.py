@@ -9,6 +9,7 @@ from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.watch import ChangeWatch
 
 if TYPE_CHECKING:
     from escrowmq.admin.events import LiveEvents
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 class OpenConnection(Protocol):
     """A client's connection."""
+
+    watched: bool
+    """Whether the next change of what lists show is to be noted (`core.watch`)."""
 
     @property
     def ident(self) -> int:
@@ -85,6 +89,10 @@ class BrokerProcess(Protocol):
     @property
     def connections(self) -> Collection[OpenConnection]:
         """Open connections, oldest first."""
+        ...
+
+    def watch_connections(self, watch: ChangeWatch[OpenConnection]) -> None:
+        """Note in `watch` which connections change, are new, or are closed."""
         ...
 
     @property

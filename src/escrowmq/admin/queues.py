@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from escrowmq.admin.changes import ListChanges, Reader, Variable
+from escrowmq.admin.changes import MOST_NOTED, ListChanges, Reader, Variable
 from escrowmq.admin.operation import Listing, NothingFound, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.queue_rows import fixed_part, queue_row, variable_part
 from escrowmq.admin.transactions import NOTHING_IN_DOUBT, ByQueue, TransactionAdmin
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
+from escrowmq.core.watch import ChangeWatch
 
 TOTALLED: Final = 16
 """Queues in one step of the totals."""
@@ -97,6 +98,10 @@ class _ListedQueues:
     def __init__(self, broker: Broker, transactions: TransactionAdmin) -> None:
         self._broker = broker
         self._transactions = transactions
+        self._watch: ChangeWatch[Queue] | None = None
+        self._in_doubt: ByQueue = {}
+        self._doubtful: set[tuple[str, str]] = set()  # queues with messages in doubt, at this look or the one before
+        self._again: dict[Queue, None] = {}  # queues whose messages become visible by a sync, which notes nothing
 
     def present(self) -> list[Queue]:
         return _queues(self._broker, None)
@@ -105,12 +110,40 @@ class _ListedQueues:
         return fixed_part(listed)
 
     def reading(self) -> Generator[None, None, Reader[Queue]]:
-        in_doubt = yield from self._transactions.by_queue()
+        before = self._in_doubt.keys()
+        self._in_doubt = yield from self._transactions.by_queue()
+        self._doubtful = {*before, *self._in_doubt}
+        return self._read
 
-        if in_doubt:
-            return lambda queues: [None if queue.deleted else _variable(queue, in_doubt) for queue in queues]
-        return lambda queues: [None if queue.deleted else variable_part(queue) for queue in queues]
+    def changed(self) -> list[Queue] | None:
+        if self._watch is None:
+            self._watch = ChangeWatch(MOST_NOTED)
+            self._broker.engine.watches.append(self._watch)
+            return None
+        noted = self._watch.take()
+        if noted is None:
+            return None
+        vhosts = self._broker.directory.vhosts
+        found = dict.fromkeys(noted) | self._again
+        self._again = {}
+        for vhost, name in self._doubtful:
+            queue = vhosts[vhost].queues.get(name) if vhost in vhosts else None
+            if queue is not None:
+                found[queue] = None
+        return [queue for queue in found if queue.deleted or vhosts[queue.vhost].queues.get(queue.name) is queue]
 
-
-def _variable(queue: Queue, in_doubt: ByQueue) -> Variable:
-    return variable_part(queue, **in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT))
+    def _read(self, queues: Sequence[Queue]) -> list[Variable | None]:
+        found: list[Variable | None] = []
+        for queue in queues:
+            if queue.deleted:
+                found.append(None)
+                continue
+            if self._in_doubt:
+                in_doubt = self._in_doubt.get((queue.vhost, queue.name), NOTHING_IN_DOUBT)
+                found.append(variable_part(queue, **in_doubt))
+            else:
+                found.append(variable_part(queue))
+            queue.watched = True
+            if queue.unsynced:
+                self._again[queue] = None
+        return found

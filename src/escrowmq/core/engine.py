@@ -38,6 +38,7 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_single, encode_targets
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.turn import Turn
+from escrowmq.core.watch import ChangeWatch
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.decision import Recorded
@@ -101,7 +102,7 @@ class Engine:
         self.unavailable = Unavailable(self)
         self.pager: Pager = LogPager(log, self.budget)
         self.dirty: dict[Queue, None] = {}
-        self.uncaptured: dict[Queue, None] | None = None  # during a snapshot: queues that it has yet to capture
+        self.watches: list[ChangeWatch[Queue]] = []  # of those who want to know which queues change
         self.promised: dict[Queue, tuple[int, int]] = {}  # room kept for prepared branches: messages, bytes
         self.outcomes: dict[bytes, int] = {}  # bytes kept in the record of their outcome, by global transaction
         self.holders: dict[Holder, None] = {}
@@ -291,6 +292,7 @@ class Engine:
             add_browser(queue, consumer)
             self.dirty[queue] = None
             return consumer
+        queue.change()
         queue.consumers.add(consumer)
         self.counters.consumers_added += 1
         queue.had_consumer = True
@@ -303,6 +305,7 @@ class Engine:
         if not consumer.line.remove(consumer):
             return
         consumer.detach()
+        queue.change()
         if consumer.browses:
             return
         queue.lifetime.touch()
@@ -379,6 +382,8 @@ class Engine:
     def leave(self, consumer: Consumer, count: int) -> Queue:
         """Note that the consumer has `count` unsettled deliveries fewer, which may restore credit."""
         queue = consumer.queue
+        if queue.watched:
+            queue.change()
         queue.unsettled -= count
         consumer.settled(count)
         if consumer.window is not None and consumer.window.waiting:
@@ -424,6 +429,8 @@ class Engine:
             else:
                 others += entries
         for queue, entries in accepted.items():
+            if queue.watched:
+                queue.change()
             if queue.consumers and (queue.is_stream or len(queue.order)):
                 self.dirty[queue] = None
             if queue.is_stream:

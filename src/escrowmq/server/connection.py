@@ -7,6 +7,7 @@ import logging
 from enum import IntFlag
 from typing import TYPE_CHECKING, Final, cast
 
+from escrowmq.core.watch import note_in
 from escrowmq.journal.errors import JournalError
 from escrowmq.server.fatal import die
 from escrowmq.server.intake import LOGIN
@@ -89,6 +90,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """The alarm that was sent to the client as the reason why its publishes wait."""
         self._held_up_ms = runtime.ticker.held_up_ms
         self._accepted = self._made = False
+        self.watched = False
 
     # -- called by the transport
 
@@ -163,6 +165,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _receive(self, data: bytes) -> None:
         self._turns.begin()
         self._last_in = self._turns.broker.engine.now
+        if self.watched:
+            self.changed()
         if self.closing_ms:
             return
         size, endpoint = len(data), self.endpoint
@@ -245,6 +249,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._fail()
             return
         self._count_unread()
+        if self.watched:
+            self.changed()
         if pieces:
             if self._websocket is not None:
                 pieces = [self._websocket.wrap(pieces)] if self._websocket.is_open else []
@@ -269,6 +275,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             else:
                 self._transport.resume_reading()
                 self._last_in = self._turns.broker.engine.now  # the client was not read, so it was not silent
+        if pauses != self._pauses:
+            self.changed()
         self._pauses = pauses
 
     def read_on(self) -> None:
@@ -372,6 +380,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._pauses
 
     # -- for administration (admin.ports.OpenConnection)
+
+    def changed(self) -> None:
+        """Note that what lists show of the connection may change."""
+        if self.watched:
+            self.watched = False
+            note_in(self._runtime.connection_watches, self)
 
     @property
     def address(self) -> str:

@@ -23,6 +23,7 @@ from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.watch import ChangeWatch
 from escrowmq.server.listener import is_loopback
 from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.operator_messages import composed, delivered
@@ -68,6 +69,10 @@ class ServerProcess:
     def connections(self) -> Collection[OpenConnection]:
         """See `BrokerProcess.connections`."""
         return self._runtime.connections
+
+    def watch_connections(self, watch: ChangeWatch[OpenConnection]) -> None:
+        """See `BrokerProcess.watch_connections`."""
+        self._runtime.connection_watches.append(watch)
 
     @property
     def live_events(self) -> LiveEvents:

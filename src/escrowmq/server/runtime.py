@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, TypeVar
 
 from escrowmq.admin.events import CONNECTION_CLOSED, CONNECTION_OPENED, QUEUE_AVAILABLE, QUEUE_UNAVAILABLE, LiveEvents
+from escrowmq.admin.ports import OpenConnection
 from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
 from escrowmq.core.access.permissions import DefaultLimits
 from escrowmq.core.branches.branch import Limits
@@ -17,6 +18,7 @@ from escrowmq.core.branches.shares import UserLimits
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.termini.registry import TerminusLimits
+from escrowmq.core.watch import ChangeWatch, note_in
 from escrowmq.server.admission import Admission
 from escrowmq.server.auth import Authenticator, log_verdict
 from escrowmq.server.connection import LARGE_READ, PACED_READ, READ, SMALL_READ, ClientConnection, Pause
@@ -138,6 +140,8 @@ class Runtime:
         self.held_back = HeldBack(in_bytes(limits.held_back_reads, alarms.memory_limit))
         self.connections: dict[ClientConnection, None] = {}
         """Open connections, oldest first."""
+        self.connection_watches: list[ChangeWatch[OpenConnection]] = []
+        """Of those who want to know which connections change."""
         self.intake = Intake(asyncio.get_running_loop())
         self.ticker = Ticker(turns, self.connections, int(limits.unauthenticated_seconds * 1000), self._end_of_round)
         self.unread_ms = int(limits.unread_seconds * 1000)
@@ -179,6 +183,7 @@ class Runtime:
         def judged(verdict: Verdict) -> None:
             connection.user = verdict.user or ""
             connection.expires_ms = verdict.grant.expires_ms if verdict.grant is not None else 0
+            connection.changed()
             done(verdict)
 
         self._authenticator.authenticate(
@@ -285,6 +290,7 @@ class Runtime:
         self.accepted += 1
         connection.ident = self.accepted
         self.connections[connection] = None
+        note_in(self.connection_watches, connection)
         crowded = self._admission.arrive(connection)
         if crowded is not None:
             closed, limit = crowded
@@ -308,6 +314,7 @@ class Runtime:
     def closed(self, connection: ClientConnection, error: Exception | None) -> None:
         """Note that the socket is closed."""
         self.connections.pop(connection, None)
+        note_in(self.connection_watches, connection)
         self._admission.leave(connection)
         endpoint = connection.endpoint
         if endpoint is not None:

@@ -12,10 +12,12 @@ from escrowmq.admin.action import record_action
 from escrowmq.admin.events import LiveEvents
 from escrowmq.admin.operation import Listing, Operation
 from escrowmq.admin.pieces import Pieces
+from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
+from escrowmq.core.watch import ChangeWatch, note_in
 from escrowmq.server.operator_messages import composed, delivered
 from escrowmq.server.readable import readable
 from tests.harness.server import SimServer
@@ -40,6 +42,7 @@ class FakeConnection:
     local_address: str = "[::1]:5672"
     ident: int = field(default_factory=count(1).__next__)
     details: dict[str, object] = field(default_factory=dict)
+    watched: bool = False
 
     def describe(self) -> dict[str, object]:
         return {"user": self.user, "vhost": self.vhost, **self.details}
@@ -75,6 +78,7 @@ class FakeProcess:
         self.server = server
         self.broker: Broker = server.broker
         self.connections: dict[FakeConnection, None] = {}
+        self.connection_watches: list[ChangeWatch[OpenConnection]] = []
         self.failure = ""
         self.expired_tokens: set[str] = set()
         self.compacted: list[bool] = []
@@ -84,6 +88,13 @@ class FakeProcess:
     @property
     def synced_lsn(self) -> int:
         return self.server.journal.synced_lsn
+
+    def watch_connections(self, watch: ChangeWatch[OpenConnection]) -> None:
+        self.connection_watches.append(watch)
+
+    def changed(self, connection: FakeConnection) -> None:
+        """Note that a connection has changed."""
+        note_in(self.connection_watches, connection)
 
     def begin(self) -> None:
         self.turns += 1

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from escrowmq.admin.changes import ListChanges, Variable
 from escrowmq.admin.operation import Row
 from tests.unit.admin.processes import CountingPieces
@@ -23,14 +25,24 @@ class Thing:
 
 @dataclass
 class Things:
-    """A source. `on_read` is called before each step."""
+    """A source. `on_read` is called before each step. Changes of things are noted unless `forgetful`."""
 
     things: list[Thing] = field(default_factory=list)
     on_read: Callable[[], None] = lambda: None
     step: int = 2
+    forgetful: bool = False
+    at_last_look: dict[Thing, tuple[int, bool]] | None = None
+    reads: int = 0
 
     def present(self) -> list[Thing]:
         return [each for each in self.things if not each.deleted]
+
+    def changed(self) -> list[Thing] | None:
+        now = {each: (each.size, each.deleted) for each in self.things}
+        before, self.at_last_look = self.at_last_look, now
+        if before is None:
+            return None
+        return [] if self.forgetful else [each for each in now | before if now.get(each) != before.get(each)]
 
     def fixed(self, listed: Thing) -> Row:
         return {"name": f"thing {listed.ident}"}
@@ -38,7 +50,8 @@ class Things:
     def reading(self) -> Generator[None, None, Callable[[Sequence[Thing]], list[Variable | None]]]:
         def read(some: Sequence[Thing]) -> list[Variable | None]:
             self.on_read()
-            return [None if each.deleted else (each.size,) for each in some]
+            self.reads += len(some)
+            return [None if each.deleted or each not in self.things else (each.size,) for each in some]
 
         yield
         return read
@@ -202,6 +215,47 @@ def test_requests_at_the_same_time_look_one_after_the_other() -> None:
     for client in clients:
         client.ask()
         assert client.sizes == {thing.ident: thing.size for thing in source.things}
+
+
+def test_a_look_reads_what_has_changed_and_a_share_of_the_rest() -> None:
+    source, changes = made(40, round_looks=20)
+    client = Client(changes)
+    client.ask()
+    assert source.reads == 40
+    source.things[7].size = 1
+    client.ask()
+    assert source.reads == 40 + 1 + 2
+
+
+def test_changes_that_were_not_noted_are_found_within_two_rounds_of_looks() -> None:
+    source, changes = made(40, round_looks=20)
+    client = Client(changes)
+    client.ask()
+    source.forgetful = True
+    for ident in (100, 101):
+        source.things[7].size += 1
+        source.things.append(Thing(ident))
+        del source.things[0]
+        for _ in range(2 * 20 + 1):  # the gone one is missed when the new one is known
+            client.ask()
+        assert client.sizes == {thing.ident: thing.size for thing in source.things}
+
+
+def test_a_look_that_fails_is_followed_by_one_at_everything() -> None:
+    source, changes = made(6)
+    client = Client(changes)
+    client.ask()
+    source.things[5].size = 1
+
+    def fail() -> None:
+        raise RuntimeError("the look fails")
+
+    source.on_read = fail
+    with pytest.raises(RuntimeError):
+        client.ask()
+    source.on_read = lambda: None
+    client.ask()
+    assert client.sizes == {thing.ident: thing.size for thing in source.things}
 
 
 def test_a_look_takes_its_objects_in_steps() -> None:

@@ -62,6 +62,8 @@ def test_changes_of_connections_leave_out_what_has_lists_of_its_own() -> None:
     bench.connections[3].unsent = 7
     bench.connections[4].details = {"links": [{"credit": 1}], "clients": []}
     del bench.process.connections[bench.connections[5]]
+    for connection in bench.connections[3:6]:
+        bench.process.changed(connection)
     _, gone, changed = perform(bench.admin.operations, "connection.changes", run=head["run"], look=head["look"])
     assert gone == {"gone": [bench.connections[5].ident]}
     assert changed == {"ident": bench.connections[3].ident, "variable": ({"user": "guest", "vhost": "/"}, 7, [])}

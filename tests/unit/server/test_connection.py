@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 
+from escrowmq.admin.ports import OpenConnection
+from escrowmq.core.watch import ChangeWatch
 from escrowmq.server.connection import (
     CLOSING_MS,
     EXPIRED,
@@ -482,6 +484,37 @@ def test_bytes_that_a_lost_client_has_left_unread_count_no_more() -> None:
         assert scene.runtime.held_back.bytes == 500
         connection.connection_lost(None)
         assert scene.runtime.held_back.bytes == 0
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_what_lists_show_of_a_connection_does_not_change_without_a_note() -> None:
+    async def test() -> None:
+        scene = Scene()
+        watch: ChangeWatch[OpenConnection] = ChangeWatch()
+        scene.runtime.connection_watches.append(watch)
+        connection, transport, _ = scene.connect(greeting=b"")
+        assert watch.take() == [connection], "it is new"
+
+        def changed() -> bool:
+            found, connection.watched = watch.take(), True
+            assert found in ([], [connection])
+            return bool(found)
+
+        changed()
+        assert not changed()
+        receive(connection, HEADER)
+        assert changed(), "it may have logged in"
+        connection.pause(Pause.ALARM, on=True)
+        assert changed()
+        connection.pause(Pause.ALARM, on=True)
+        assert not changed(), "it was held back before"
+        scene.stir(cast("FakeEndpoint", connection.endpoint), b"output")
+        await until(lambda: transport.sent)
+        assert changed(), "the output may be unsent, and tells of what has happened"
+        connection.connection_lost(None)
+        assert watch.take() == [connection], "it is gone"
         await scene.bench.close()
 
     on_loop(test)

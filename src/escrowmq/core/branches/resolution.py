@@ -137,6 +137,7 @@ class BranchEffects:
         for consumer, count in self._left:
             self._engine.leave(consumer, count)
         for stream, count in self._read:
+            stream.change()
             stream.counters.accepted += count
         for consumer, entries, change in self._back:
             give_back(self._engine, consumer, entries, change)

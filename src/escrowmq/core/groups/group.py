@@ -183,6 +183,7 @@ class Group:
                 continue
             changed = True
             counts = cursor.lease(selection, generation, due)
+            stream.change()
             stream.counters.delivered += len(counts)
             stream.counters.redelivered += sum([attempts > 1 for attempts in counts])
             for entry, attempts in zip(selection.taken, counts, strict=True):
@@ -205,6 +206,7 @@ class Group:
                 by_cursor.setdefault(cursor, {})[handle.position] = handle.generation
         for cursor, generations in by_cursor.items():
             cursor.settle(generations, SettledCause.HANDLED)
+            cursor.stream.change()
             cursor.stream.counters.accepted += len(generations)
         self._measure()
         return Acknowledgement(self.host.log.end_lsn if by_cursor else 0, stale)

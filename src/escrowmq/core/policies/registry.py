@@ -187,6 +187,7 @@ class Policies:
         found = self.effective(queue.vhost, queue.name, queue.options.queue_type)
         if found == queue.effective:
             return False
+        queue.change()
         queue.effective = found
         options = resolved(queue.declared, queue.arguments, found.definition) if found else queue.declared
         if options == queue.options:

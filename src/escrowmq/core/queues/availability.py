@@ -50,6 +50,7 @@ class Unavailable:
             self._needed.setdefault(queue, []).append(needed)
         if queue.fault:
             return
+        queue.change()
         queue.fault = self.reasons[queue] = str(error)
         self._host.deadlines.set(self._host.now + RETRY_MS, lambda: self._retry(queue))
         self.changed(queue, queue.fault)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.queues.removals import Removals
     from escrowmq.core.queues.settlement import Settlements
+    from escrowmq.core.watch import ChangeWatch
 
 
 class Host(Protocol):
@@ -30,7 +31,7 @@ class Host(Protocol):
     pager: Pager
     resident_limit: int
     dirty: dict[Queue, None]
-    uncaptured: dict[Queue, None] | None
+    watches: list[ChangeWatch[Queue]]
     promised: dict[Queue, tuple[int, int]]
     unavailable: Unavailable
     left_over: LeftOver

@@ -197,7 +197,7 @@ class GradualPublish:
         sealed = written if self._beside is not None else 0
         time, count = host.now, len(contents)
         for queue, run in zip(queues, runs, strict=False):
-            if queue.captured:
+            if queue.watched:
                 queue.change()
             run.time = time
             if queue.durable:

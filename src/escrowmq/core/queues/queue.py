@@ -29,6 +29,7 @@ from escrowmq.core.records.references import Reference
 from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.topology.arguments.queue import QueueOptions
 from escrowmq.core.topology.equivalence import locked_text
+from escrowmq.core.watch import note_in
 
 if TYPE_CHECKING:
     from escrowmq.core.policies.merging import Effective
@@ -70,7 +71,6 @@ class Queue:
         "auto_delete",
         "browsers",
         "bytes",
-        "captured",
         "consumers",
         "counters",
         "declared",
@@ -106,6 +106,7 @@ class Queue:
         "unsettled",
         "unsynced",
         "vhost",
+        "watched",
     )
 
     is_stream = False  # a stream keeps its entries when they are settled
@@ -154,7 +155,7 @@ class Queue:
         self.marks = MarkTable()  # by position, for the few messages that have any
         self.deleted = False
         self.returning = 0  # lists of deliveries that are on their way back: nothing may overtake them
-        self.captured = False  # a snapshot in progress has the state of the queue as it is now
+        self.watched = False  # somebody wants to know of the next change (`core.watch`)
         self.had_consumer = False
         self.unsynced: deque[tuple[int, Run | SealedRuns, Sequence[bytes]]] = deque()
         self.delivered_below = 0
@@ -242,14 +243,12 @@ class Queue:
             )
 
     def change(self) -> None:
-        """Note that the durable state of the queue changes. A snapshot in progress captures the queue again.
-
-        Deliveries that a client holds are captured with the client, so their settlement is no change of the queue.
+        """Note that the queue changes: its durable state, which a snapshot in progress then captures again, or anything
+        else that lists show of it (`admin.queue_rows`).
         """
-        if self.captured:
-            self.captured = False
-            if self._host.uncaptured is not None:
-                self._host.uncaptured[self] = None
+        if self.watched:
+            self.watched = False
+            note_in(self._host.watches, self)
 
     # -- arriving entries
 
@@ -265,7 +264,7 @@ class Queue:
 
     def enqueue(self, run: Run, contents: Sequence[bytes], after: int = 0) -> None:
         """Give a run the next positions. With `after` it stays invisible until the log is synced up to that LSN."""
-        if self.captured:
+        if self.watched:
             self.change()
         run.first = self.next_position
         self.next_position += len(contents)
@@ -282,7 +281,7 @@ class Queue:
 
     def keep_back(self, run: Run, contents: Sequence[bytes], after: int) -> None:
         """Do `enqueue` in few steps, for one of many queues. The run stays invisible until the next `unseal`."""
-        if self.captured:
+        if self.watched:
             self.change()
         run.first = self.next_position
         self.next_position += len(contents)
@@ -349,7 +348,7 @@ class Queue:
         """Remove and return at most `most` entries that have not expired. There are fewer, or none, if some had
         expired, or if the queue becomes unavailable.
         """
-        if self.captured:
+        if self.watched:
             self.change()
         try:
             entries = self.order.take(most)
@@ -396,6 +395,7 @@ class Queue:
 
     def resume(self) -> None:
         """End the unavailability of the queue: its messages can be read again."""
+        self.change()
         self.fault = ""
         self._host.dirty[self] = None
         if self.ttl_possible:
@@ -465,6 +465,8 @@ class Queue:
 
     def count_auto_settled(self, entries: list[Entry]) -> None:
         """Count deliveries that are settled at once."""
+        if self.watched:
+            self.change()
         self.counters.auto_settled += len(entries)
         if (min(entries) if self.options.max_priority else entries[0]).position < self.delivered_below:
             self._count_redelivered(entries)

@@ -468,8 +468,15 @@ class StreamQueue(Queue):
 
     def note_delivered(self, entries: list[Entry]) -> None:
         """Note that `entries` are delivered. A stream does not record whether they were delivered before."""
+        self.change()
         self.unsettled += len(entries)
         self.counters.delivered += len(entries)
+
+    def count_read(self, count: int) -> None:
+        """Count messages that a client has read by their positions. There is nothing to settle."""
+        self.change()
+        self.counters.auto_settled += count
+        self.counters.accepted += count
 
     def _drop_by_size(self) -> bool:
         """Drop runs beyond the limit in bytes. Return whether there may be more of them, for the next piece."""

@@ -24,6 +24,7 @@ from escrowmq.core.records.references import TRANSIENT, Reference
 from escrowmq.core.records.reservations import encode_held
 from escrowmq.core.recovery.sweep import Sweep
 from escrowmq.core.reservations.reservation import ReservedColumns
+from escrowmq.core.watch import ChangeWatch
 
 if TYPE_CHECKING:
     from escrowmq.core.broker import Broker
@@ -81,7 +82,8 @@ class Capture:
         )
         self._passes = 0
         self._records: Iterator[tuple[Kind, list[bytes]]] | None = None
-        broker.engine.uncaptured = {}
+        self._watch: ChangeWatch[Queue] = ChangeWatch()
+        broker.engine.watches.append(self._watch)
 
     def step(self) -> bool:
         """Capture a piece, at the end of a turn. Return True if it was the last one.
@@ -116,9 +118,8 @@ class Capture:
 
     def _more(self) -> bool:
         """Return whether queues are still to be captured, including those that have changed since their capture."""
-        if not self._waiting and self._broker.engine.uncaptured:
-            self._waiting = list(self._broker.engine.uncaptured)
-            self._broker.engine.uncaptured = {}
+        if not self._waiting and (changed := self._watch.take()):
+            self._waiting = changed
             self._piece += -(-self._piece // 4)
         return bool(self._waiting)
 
@@ -137,13 +138,13 @@ class Capture:
         if queue.deleted or not queue.durable:
             self._taken.pop(queue, None)
             return 1
-        queue.captured = True
+        queue.watched = True
         taken = self._taken[queue] = _Taken(queue)
         return 1 + taken.size // ENTRIES
 
     def _finish(self) -> None:
         broker = self._broker
-        broker.engine.uncaptured = None
+        broker.engine.watches.remove(self._watch)
         behind = {"behind_ms": broker.engine.behind_ms} if broker.engine.behind_ms else {}
         numbers = broker.directory.counters() | broker.transactions.counters() | broker.termini.counters()
         numbers |= broker.groups.counters()

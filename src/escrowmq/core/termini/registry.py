@@ -304,6 +304,7 @@ class Termini:
             by_queue.setdefault(queue, []).append((reference, deliveries))
         for queue, pieces in by_queue.items():
             pieces.sort()
+            queue.change()
             queue.unsettled -= sum([reference.length for reference, _ in pieces])
             if terminus.keeps:
                 ranges = [(reference.first, reference.length) for reference, _ in pieces]

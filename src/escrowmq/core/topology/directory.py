@@ -34,6 +34,7 @@ from escrowmq.core.topology.partitions import NewStream, check_new_streams, chec
 from escrowmq.core.topology.restoring import restore
 from escrowmq.core.topology.unbinding import Removal
 from escrowmq.core.topology.vhost import VirtualHost
+from escrowmq.core.watch import note_in
 
 if TYPE_CHECKING:
     from escrowmq.core.ports import Random
@@ -241,8 +242,7 @@ class Directory:
             vhost.bind_queue(exchange.name, queue.name, str(partition))
             self._engine.log.append(Kind.QUEUE_DECLARED, stream.declared)
             self._engine.log.append(Kind.BOUND, stream.bound)
-            if self._engine.uncaptured is not None:
-                self._engine.uncaptured[queue] = None
+            note_in(self._engine.watches, queue)
 
     def delete_exchange(self, vhost: VirtualHost[Queue], name: str, *, if_unused: bool = False) -> None:
         """Errors are those of `VirtualHost.delete_exchange`. A topic's streams are deleted with it. Many bindings are
@@ -353,8 +353,7 @@ class Directory:
             session.exclusive[queue] = None
         if queue.durable:
             self._record(Kind.QUEUE_DECLARED, **queue_fields(queue))
-            if self._engine.uncaptured is not None:
-                self._engine.uncaptured[queue] = None
+        note_in(self._engine.watches, queue)
         return queue
 
     def _make_queue(
@@ -396,8 +395,7 @@ class Directory:
         queue = vhost.hidden[name] = self.hidden[name](vhost, self._next_queue)
         self._next_queue += 1
         self._record(Kind.QUEUE_DECLARED, **queue_fields(queue))
-        if self._engine.uncaptured is not None:
-            self._engine.uncaptured[queue] = None
+        note_in(self._engine.watches, queue)
         return queue
 
     def fresh_queue_name(self, vhost: VirtualHost[Queue]) -> str:

@@ -256,12 +256,12 @@ class TestManyDeliveries:
             site.publish("q", *[b"%d " % i + bytes(1000) for i in range(first, first + 20)])
         link.consume(queue)
         site.turn()
-        queue.captured = True
+        queue.watched = True
         for first in range(40, 200, 20):
             site.publish("q", *[b"%d " % i + bytes(1000) for i in range(first, first + 20)])
         site.turn()
         assert link.terminus.deliveries.locks
-        assert not queue.captured
+        assert not queue.watched
 
     def test_one_that_cannot_be_read_stays_unsettled(self, monkeypatch: pytest.MonkeyPatch) -> None:
         site = Site()

@@ -92,8 +92,7 @@ class Pull:
         if not found:
             self.position = after
             return self._reply(ResultCode.PULL_RETRY_IMMEDIATELY, after)
-        stream.counters.auto_settled += len(found)
-        stream.counters.accepted += len(found)  # the member keeps its own position
+        stream.count_read(len(found))  # the member keeps its own position
         response = Command(ResultCode.SUCCESS, _offsets(stream, after), self._encoded(found))
         return HandlerReply(response, found[-1].run.lsn + 1, urgent=False)
 
