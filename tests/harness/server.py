@@ -97,6 +97,7 @@ class SimServer:
         self.options = options or Options()
         self.limits: EndpointLimits = self.options.limits
         self.on_output: Callable[[AnyPort, bytes], None] | None = None
+        self.on_fault: Callable[[Endpoint, int | str], None] | None = None
         self.ports: dict[Endpoint, AnyPort] = {}
         self.now = now
         self.batch: Batch | None = None
@@ -188,7 +189,9 @@ class SimServer:
         self._unfinished[endpoint] = None
 
     def failed(self, endpoint: Endpoint, code: int | str, text: str) -> None:
-        """Do nothing: there is no log here."""
+        """Tell `on_fault`. There is no log here."""
+        if self.on_fault is not None:
+            self.on_fault(endpoint, code)
 
     def common(self, kind: type[T]) -> T:
         found = self._common.get(kind)

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from traceback import format_exception
+from typing import Final
 
+from tests.simulation.amqp010.branch_world import SessionBranchWorld
+from tests.simulation.amqp010.world import SessionWorld
 from tests.simulation.branch_world import BranchWorld
 from tests.simulation.group_world import GroupWorld
 from tests.simulation.half_world import HalfWorld
-from tests.simulation.history import Failure, attempt, history, shrink
+from tests.simulation.history import Failure, MakeWorld, attempt, history, shrink
 from tests.simulation.link_world import FailingWorld, LinkWorld, PostingWorld
 from tests.simulation.rocketmq.world import RocketmqWorld
 from tests.simulation.world import World
@@ -56,12 +59,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+WORLDS: Final[tuple[MakeWorld, ...]] = (
+    World,
+    BranchWorld,
+    LinkWorld,
+    PostingWorld,
+    FailingWorld,
+    HalfWorld,
+    GroupWorld,
+    RocketmqWorld,
+    SessionWorld,
+    SessionBranchWorld,
+)
+
+
 def both(seed: int, steps: int) -> Failure | dict[str, int]:
     """Run a seed's history of clients, then those of transactions, exactly-once links, half messages, groups, and of
-    RocketMQ's endpoints.
+    the endpoints of RocketMQ and of AMQP 0-10.
     """
     events: Counter[str] = Counter()
-    for world in (World, BranchWorld, LinkWorld, PostingWorld, FailingWorld, HalfWorld, GroupWorld, RocketmqWorld):
+    for world in WORLDS:
         result = history(seed, steps, world)
         if isinstance(result, Failure):
             return result

@@ -142,6 +142,10 @@ class BranchCalls:
         self._world.clients.entries.append((self._world.queue(name).getter, entry))
         return entry
 
+    def _envelope(self, queue: str, *, durable: bool) -> Envelope:
+        """Return the envelope of a message that a client publishes outside of branches."""
+        return Envelope("", queue, durable=durable)
+
     def _bodies(self, step: Step) -> list[int]:
         count = 1 + step.how % 3
         self._serial += count
@@ -150,7 +154,7 @@ class BranchCalls:
     def _publish(self, step: Step, worker: Worker, xid: Xid) -> None:
         name, durable = (*QUEUES[:4], MARKED)[step.what % 5], step.how % 5 > 0
         for serial in self._bodies(step):
-            envelope = Envelope("", name, durable=durable)
+            envelope = self._envelope(name, durable=durable)
             self._world.broker.engine.publish(envelope, [b"%d" % serial], (self._world.queue(name),))
             self._world.model.add(name, serial, durable=durable)
             self._world.record()
@@ -177,8 +181,11 @@ class BranchCalls:
             self._world.broker.engine.settle(getter, [entry], DISPOSITIONS[how])
         self._world.model.settle(name, int(body_of(entry)), how)
 
-    def _ask(self, what: str, call: Any, answer: Any) -> Any:
-        """Call the broker, and compare its answer with the model's, `answer(lsn)`. Returns the call's result."""
+    def _ask(self, what: str, call: Any, answer: Any, worker: Worker | None = None, xid: Xid | None = None) -> Any:
+        """Call the broker, and compare its answer with the model's, `answer(lsn)`. Returns the call's result.
+
+        `worker` and `xid` tell who calls, and about which branch, if the call is one that protocols have.
+        """
         before = self._world.model.survive()
         end = self._world.server.journal.end_lsn
         result: Any = None
@@ -260,6 +267,8 @@ class BranchCalls:
             how,
             lambda: start(worker, xid, join=how == "join", resume=how == "resume", limits=Limits())[0],
             lambda _: self._world.model.start(who, xid, how, self._world.server.now),
+            worker,
+            xid,
         )
         if result is not None and result.status.name == "OK":
             worker.branch = self._world.broker.branches.find(xid)
@@ -274,6 +283,8 @@ class BranchCalls:
             how,
             lambda: self._world.broker.demarcations.end(worker, xid, fail=how == "fail", suspend=how == "suspend"),
             lambda _: self._world.model.end(who, xid, how, self._world.server.now),
+            worker,
+            xid,
         )
         if self._world.model.at_work(who) is None:
             worker.branch = None
@@ -322,6 +333,8 @@ class BranchCalls:
             if step.how & 1
             else lambda: self._world.broker.coordinator.prepare(xid),
             lambda _: self._world.model.prepare(xid),
+            worker,
+            xid,
         )
 
     def _commit(self, step: Step, worker: Worker, xid: Xid) -> None:
@@ -333,6 +346,8 @@ class BranchCalls:
             if step.who & 1
             else lambda: self._world.broker.coordinator.commit(xid, one_phase=one_phase),
             lambda lsn: self._world.model.commit(xid, one_phase=one_phase, seal=lsn),
+            worker,
+            xid,
         )
 
     def _rollback(self, step: Step, worker: Worker, xid: Xid) -> None:
@@ -341,6 +356,8 @@ class BranchCalls:
             "rollback",
             lambda: self._world.broker.coordinator.rollback(xid),
             lambda lsn: self._world.model.rollback(xid, lsn),
+            worker,
+            xid,
         )
 
     def _leave(self, step: Step, worker: Worker, xid: Xid) -> None:
@@ -359,7 +376,8 @@ class BranchCalls:
 
     def _forget(self, step: Step, worker: Worker, xid: Xid) -> None:
         xid = next((x for x, b in self._world.model.branches.items() if b.state in HEURISTIC), xid)
-        self._ask("forget", lambda: self._world.broker.coordinator.forget(xid), lambda _: self._world.model.forget(xid))
+        coordinator, model = self._world.broker.coordinator, self._world.model
+        self._ask("forget", lambda: coordinator.forget(xid), lambda _: model.forget(xid), worker, xid)
 
     def _decide(self, step: Step, worker: Worker, xid: Xid) -> None:
         xid = self._aim(step, xid, "prepared")

@@ -7,7 +7,7 @@ from typing import Any
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.broker import Broker
 from escrowmq.journal.journal import Journal
-from tests.harness.contents import body_of
+from tests.harness.contents import body_of, parts
 from tests.harness.holding import each_held
 from tests.simulation import branch_marks
 from tests.simulation.branch_model import QUEUES, Model
@@ -28,7 +28,8 @@ def compare(broker: Broker, model: Model, journal: Journal) -> None:
         found += [(entry.position, int(body_of(entry)), None) for entry in queue.order.in_memory()]
         for backlog in queue.order.backlogs():
             for reference in backlog:
-                bodies = broker.engine.pager.load(reference).contents
+                run = broker.engine.pager.load(reference)
+                bodies = [parts(run.envelope, content)[1] for content in run.contents]
                 found += [(reference.first + i, int(body), None) for i, body in enumerate(bodies)]
         branch_marks.compare(queue, model, {position: serial for position, serial, _ in found})
         there = [(serial, holder) for _, serial, holder in sorted(found, key=lambda item: item[0])]

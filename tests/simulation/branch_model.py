@@ -13,6 +13,10 @@ TRANSIENT = "passing"
 MARKED = "marked"
 QUEUES = ("a", "b", "rejects", TRANSIENT, DEAD, LATER, MARKED)
 REMEMBERED_MS = 30 * 60_000
+UNREADY = 1 << 60
+"""Stands for the LSN of a record until everything in it is applied. Until then its messages are invisible."""
+RETURNING = UNREADY + 1
+"""The holder of messages that return, at some time before the end of a request in pieces."""
 HEURISTIC = {"forced commit": "HEUR_COM", "forced rollback": "HEUR_RB"}
 
 
@@ -106,6 +110,18 @@ class Model:
                     item.seal = lsn
                 if item.holder == unready:
                     item.holder = lsn
+
+    def returned(self) -> None:
+        """Note that the messages that were returning wait in their queues again."""
+        for items in self.queues.values():
+            for item in items:
+                if item.holder == RETURNING:
+                    item.holder = None
+
+    @property
+    def returning(self) -> bool:
+        """Whether messages are returning."""
+        return any(item.holder == RETURNING for items in self.queues.values() for item in items)
 
     # -- branches
 
@@ -268,7 +284,8 @@ class Model:
             if branch.occupied:
                 self._fail(branch)
                 continue
-            self._undo(branch, lsn if branch.state == "prepared" else None)
+            at_once = RETURNING if lsn == UNREADY else None
+            self._undo(branch, lsn if branch.state == "prepared" else at_once)
             del self.branches[xid]
         self.progress = max(self.progress, epoch)
         return "OK"

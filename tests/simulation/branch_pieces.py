@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from escrowmq.core.branches.branch import State
@@ -15,12 +16,11 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.sealed import SealedRuns
+from escrowmq.journal.errors import SnapshotFailed
 from tests.harness.server import SimServer
-from tests.simulation.branch_model import Model
+from tests.simulation.branch_model import UNREADY, Model
 from tests.simulation.ledger import Ledger, Violation
 
-UNREADY: Final = 1 << 60
-"""Stands for the LSN of a record until everything in it is applied. Until then its messages are invisible."""
 OTHERS: Final = (
     "publish",
     "get",
@@ -93,6 +93,7 @@ class Pieces:
         if not written:
             expected = answer(0 if result is None else result.lsn)
         elif result is not None:
+            self._model.returned()
             if result.lsn < end:
                 raise Violation(f"a request was answered at {result.lsn}, before its record at {end} was on disk")
             self._model.ready(UNREADY, result.lsn)
@@ -118,7 +119,7 @@ class Pieces:
 
     def _meanwhile(self, *, written: bool) -> None:
         what = self._choose.choice(OTHERS)
-        if written and what == "rollback":
+        if written and (what == "rollback" or (what == "get" and self._model.returning)):
             return
         match what:
             case "take":
@@ -128,7 +129,8 @@ class Pieces:
             case "report":
                 self._server.report_batch()
             case "snapshot":
-                self._server.write_snapshot() or self._server.begin_snapshot()
+                with suppress(SnapshotFailed):  # the disk may be full
+                    self._server.write_snapshot() or self._server.begin_snapshot()
             case "sync":
                 self._server.take_batch()
                 self._server.write_batch()

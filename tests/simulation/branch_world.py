@@ -71,8 +71,12 @@ class BranchWorld:
         self.trace: list[str] = []
         self.model = Model()
         self.states: list[tuple[int, Model]] = []
-        self._calls = BranchCalls(self)
+        self._calls = self._make_calls()
         self.began()
+
+    def _make_calls(self) -> BranchCalls:
+        """Return what executes the steps of clients."""
+        return BranchCalls(self)
 
     def read_along(self) -> None:
         """Do nothing: there are no messages on a wire, and the trace contains every call anyway."""
@@ -92,7 +96,7 @@ class BranchWorld:
         self.broker = self.server.broker
         self.coordinator = self.broker.coordinator
         self.found_end = self.server.journal.synced_lsn
-        self.workers = [Worker() for _ in range(WORKERS)]
+        self.workers: list[Worker] = [Worker() for _ in range(WORKERS)]
         self.clients = Clients()
         self.broker.engine.holders[self.clients] = None
 
@@ -103,9 +107,13 @@ class BranchWorld:
             declaration = Declaration(durable=name != TRANSIENT, arguments=arguments.get(name, {}))
             self.broker.directory.declare_queue(vhost, name, declaration, Session("simulation"))
         self.broker.directory.bind_queue(vhost, LETTERS, DEAD, "")
+        self._declare_more()
         self.server.end_turn()
         self.server.run_disk()
         self.record()
+
+    def _declare_more(self) -> None:
+        """Declare what the clients of a subclass need."""
 
     def _bind(self) -> None:
         """Bind another queue to the exchange for dead letters, or unbind it. It does not concern prepared branches."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tests.simulation.amqp010.branch_world import WEIGHTS as SESSION_BRANCH_WEIGHTS
+from tests.simulation.amqp010.branch_world import SessionBranchWorld
 from tests.simulation.amqp010.world import WEIGHTS as SESSION_WEIGHTS
 from tests.simulation.amqp010.world import SessionWorld
 from tests.simulation.branch_world import WEIGHTS as BRANCH_WEIGHTS
@@ -46,6 +48,7 @@ WEIGHTS_OF: Final[dict[MakeWorld, dict[str, int]]] = {
     GroupWorld: GROUP_WEIGHTS,
     RocketmqWorld: ROCKETMQ_WEIGHTS,
     SessionWorld: SESSION_WEIGHTS,
+    SessionBranchWorld: SESSION_BRANCH_WEIGHTS,
 }
 """The frequencies of steps in worlds other than `World`."""
 

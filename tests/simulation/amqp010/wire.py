@@ -55,9 +55,19 @@ FIELDS: Final[dict[int, tuple[str, str]]] = {
     0x0408: ("message.cancel", "destination:str8"),
     0x0409: ("message.set-flow-mode", "destination:str8 mode:uint8"),
     0x040A: ("message.flow", "destination:str8 unit:uint8 value:uint32"),
+    0x040B: ("message.flush", "destination:str8"),
+    0x040C: ("message.stop", "destination:str8"),
     0x0501: ("tx.select", ""),
     0x0502: ("tx.commit", ""),
     0x0503: ("tx.rollback", ""),
+    0x0601: ("dtx.select", ""),
+    0x0602: ("dtx.start", "xid:struct32 join:bit resume:bit"),
+    0x0603: ("dtx.end", "xid:struct32 fail:bit suspend:bit"),
+    0x0604: ("dtx.commit", "xid:struct32 one_phase:bit"),
+    0x0605: ("dtx.forget", "xid:struct32"),
+    0x0607: ("dtx.prepare", "xid:struct32"),
+    0x0608: ("dtx.recover", ""),
+    0x0609: ("dtx.rollback", "xid:struct32"),
     0x0701: (
         "exchange.declare",
         "exchange:str8 type:str8 alternate:str8 passive:bit durable:bit auto_delete:bit arguments:map",
@@ -84,6 +94,9 @@ QUERY: Final = (
     "queue:str8 alternate:str8 durable:bit exclusive:bit auto_delete:bit arguments:map messages:uint32 "
     "subscribers:uint32"
 )
+
+XID: Final = "format:uint32 gtrid:vbin8 bqual:vbin8"
+_XID_CODE: Final = b"\x06\x04"
 
 
 @dataclass(eq=False)
@@ -248,3 +261,25 @@ def _read(channel: int, segments: list[bytes]) -> Operation:
 def query_result(value: bytes) -> dict[str, Any]:
     """Return the fields of the result of queue.query, without its code."""
     return unpack(QUERY, value[2:])
+
+
+def xid_struct(format_id: int, gtrid: bytes, bqual: bytes) -> bytes:
+    """Return a struct dtx.xid, with its code."""
+    return _XID_CODE + pack(XID, {"format": format_id, "gtrid": gtrid, "bqual": bqual})
+
+
+def xa_status(value: bytes) -> int:
+    """Return the status in the result of a command of the class dtx."""
+    return int(unpack("status:uint16", value[2:])["status"])
+
+
+def recovered(value: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Return the xids in the result of dtx.recover: an array of structs, each with its size and its code."""
+    array = unpack("in_doubt:array", value[2:])["in_doubt"]
+    found, at = [], 5  # behind the type and the number of items
+    while at < len(array):
+        size = int.from_bytes(array[at : at + 4], "big")
+        fields = unpack(XID, array[at + 6 : at + 4 + size])
+        found.append((fields["format"], fields["gtrid"], fields["bqual"]))
+        at += 4 + size
+    return found

@@ -195,10 +195,12 @@ class LargeRequests:
                     permitted=mine.__contains__,
                 )
             plan = coordinator.plan(known, application)
-            for count in plan.divide(gtrid, winners, epoch):
-                engine.requests.left -= 1 + count // _DIVIDED
-                if engine.requests.left <= 0:
-                    yield None
+            try:
+                yield from self._divided(plan, gtrid, winners, epoch)
+            except BrokerError:
+                if self._holds(plan, gtrid, format_id, permitted, application):
+                    raise
+                continue  # the reason may be another one now
             chosen, losers, done, lsn = plan.chosen, plan.losers, plan.done, plan.lsn
             prepared = [branch.number for branch in losers if branch.state is State.PREPARED]
             if epoch <= done and not prepared:
@@ -227,6 +229,16 @@ class LargeRequests:
             yield from self._carried(self._decided(work, chosen, dropped, lsn))
             self._free(known, plan, dropped)
             return XaResult(XaStatus.OK, lsn, work.returned)
+
+    def _divided(
+        self, plan: Division, gtrid: bytes, winners: Sequence[bytes], epoch: int
+    ) -> Generator[bool | None, None, None]:
+        """Divide the branches of a plan in pieces. Raises as `Division.divide`."""
+        requests = self._engine.requests
+        for count in plan.divide(gtrid, winners, epoch):
+            requests.left -= 1 + count // _DIVIDED
+            if requests.left <= 0:
+                yield None
 
     def _free(self, known: list[XaBranch], plan: Division, dropped: list[tuple[XaBranch, State]]) -> None:
         """Free the memory of branches that are decided, in pieces. These lists hold the last references to them."""

@@ -474,6 +474,27 @@ def test_the_branches_of_a_decision_are_divided_in_pieces(changes: bool, monkeyp
     assert not site.branches.views()
 
 
+@pytest.mark.rule("PIPE-2")
+def test_a_winner_that_is_rolled_back_during_the_division_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in one piece: the branch is not told to be in a state in which it no longer is."""
+    site = XaSite()
+    site.broker.large_requests.few = 0
+    site.queue("q")
+    site.prepared(X)
+    divide = Division.divide
+
+    def divided(plan: Division, gtrid: bytes, winners: Sequence[bytes], wanted: int) -> Iterator[int]:
+        if plan.states:
+            assert site.coordinator.rollback(X).status is OK
+        yield from divide(plan, gtrid, winners, wanted)
+
+    monkeypatch.setattr(Division, "divide", divided)
+    request = site.broker.large_requests.decide(b"global", 1, [X.bqual], application="app", epoch=1)
+    with pytest.raises(BrokerError) as caught:
+        pieces(site, request)
+    assert caught.value.condition is Condition.NOT_FOUND
+
+
 @pytest.mark.rule("FAIR-1")
 @pytest.mark.parametrize("one_phase", [False, True])
 def test_a_message_for_many_queues_makes_a_branch_large_and_is_placed_for_a_part_of_them_after_the_other(
