@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel proton jms jms-peer jms-suite rocketmq go engines lake sparks peers run test lint format bench soak long lock docs clean
+.PHONY: help setup wheel proton jms jms-peer jms-suite qpid-suite rocketmq go engines lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,19 @@ jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (ha
 
 jms-peer: $(VENV)/jms-0x/.fetched $(VENV)/broker-j/.fetched ## run the scenarios of Qpid JMS AMQP 0-x against Broker-J, too (a minute); this needs a JDK
 	$(BIN)/python -m pytest -q -n 0 -m long tests/interop/test_qpid_jms_0x.py $(ARGS)
+
+# qpid-python needs Python 2.7 with pip, from PYTHON27, the path or pyenv.
+$(VENV)/qpid-python/.python: requirements/qpid-python.lock
+	@rm -rf $(@D); mkdir -p $(@D)
+	@python=$$(for each in $(PYTHON27) python2.7 "$$HOME"/.pyenv/versions/2.7.*/bin/python; do \
+	    "$$each" -m pip --version >/dev/null 2>&1 && { echo "$$each"; break; }; done); \
+	  if [ -z "$$python" ]; then echo "There is no Python 2.7 with pip, so the tests of qpid-python are skipped."; else \
+	    echo "Installing qpid-python into $(@D) …"; \
+	    "$$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile --target $(@D) -r $< \
+	      2>/dev/null && echo "$$python" > $@; fi
+
+qpid-suite: $(VENV)/.ready $(VENV)/qpid-python/.python ## run the tests of brokers by qpid-python (two minutes); this needs Python 2.7
+	$(BIN)/python -m pytest -q -n 4 -m "long or not long" tests/interop/test_qpid_python.py $(ARGS)
 
 go: $(GO_PROGRAMS) $(VENV)/rabbit-hole ## compile clients in Go and h2spec, if need be with a Go from PyPI (75 MB), for tests that are skipped otherwise
 

@@ -20,8 +20,6 @@ from tests.interop.java_clients import names, needs, scenarios_of
 from tests.interop.queues import declare_full
 from tests.interop.scenarios import Scenarios
 
-MISSING: Final = {"noLocalExcludesTheOwnMessages": "queues do not exclude the messages of their own session"}
-"""Scenarios that fail, with the reasons. A scenario that begins to succeed must leave this table."""
 SOURCES: Final = ("Qpid0xSessions.java", "Qpid0xDestinations.java", "Qpid0xBranches.java")
 FOLDER: Final = "jms-0x"
 
@@ -44,13 +42,7 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
 
 
 @pytest.mark.rule("DTX-1", "DTX-2", "DTX-4", "DTX-5", "DTX-7", "DTX-8", "DTX-9", "DTX-12", "DTX-13", "DTX-14")
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=MISSING[name], strict=True) if name in MISSING else ())
-        for name in names(*SOURCES)
-    ],
-)
+@pytest.mark.parametrize("scenario", names(*SOURCES))
 def test_a_scenario_of_qpid_jms_0x_succeeds(scenarios: Scenarios, broker: BrokerProcess, scenario: str) -> None:
     scenarios.run(scenario, broker)
 

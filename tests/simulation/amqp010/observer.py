@@ -204,7 +204,7 @@ class Observer(Oracle):
 def _properties(delivery: dict[str, Any]) -> bytes:
     """Return priority and history of a message as a list of properties."""
     deaths = delivery.get("headers", {}).get("x-death")
-    found = Properties(priority=delivery.get("priority"))
+    found = Properties(priority=delivery.get("priority", 4))
     if deaths:
         found.headers = {"x-death": [{"queue": deaths[0]["queue"]}]}
     return found.encode()

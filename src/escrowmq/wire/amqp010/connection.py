@@ -113,6 +113,8 @@ class Connection:
 
         qpid-python sends heartbeats only as answers, so a client that is silent gets some while it is sent other bytes.
         """
+        for session in self.sessions.values():
+            session.note_ages(now_ms)
         if self.state is ConnectionState.CLOSING:
             if self._closing_since is None:
                 self._closing_since = now_ms

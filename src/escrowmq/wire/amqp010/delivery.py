@@ -9,7 +9,7 @@ from escrowmq.wire.amqp010.codec.commands import encode_command
 from escrowmq.wire.amqp010.codec.errors import CodecError
 from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, FRAME_HEAD, HEAD_SIZE, HEADER, assembly
 from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, DeliveryProperties, MessageTransfer
-from escrowmq.wire.amqp010.content import EXPIRATION, PROTOCOL, REDELIVERED, TIMESTAMP, extents
+from escrowmq.wire.amqp010.content import DEFAULT_PRIORITY, EXPIRATION, PROTOCOL, REDELIVERED, TIMESTAMP, extents
 from escrowmq.wire.amqp010.headers import with_history
 from escrowmq.wire.amqp010.translation import read_properties
 from escrowmq.wire.formats import translated
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 255
 _CODE: Final = DeliveryProperties.CODE
-_HEAD: Final = struct.Struct(">IHHBB")  # size and code of the struct, its flags, priority and mode
+_HEAD: Final = struct.Struct(">IHH")  # size and code of the struct, and its flags
 _TIME: Final = struct.Struct(">Q")
 _SIZE: Final = struct.Struct(">I")
 # Flags of the struct: the bits of the first octet are the first fields.
 _REDELIVERED: Final = 0x0400
-_FIXED: Final = 0x0800 | 0x1000 | 0x0001 | 0x0002  # priority, mode, exchange, routing key
+_PRIORITY: Final = 0x0800
+_FIXED: Final = 0x1000 | 0x0001 | 0x0002  # mode, exchange, routing key
 _TTL: Final = 0x2000
 _TIMESTAMP: Final = 0x4000
 _EXPIRATION: Final = 0x8000
@@ -62,6 +63,10 @@ class TransferView:
 
     def _make(self, envelope: Envelope, flags: int, redelivered: bool, time: int | None) -> Template:
         present, ttl, tail = _FIXED, b"", self._tail
+        modes = bytes((_PERSISTENT if envelope.durable else _TRANSIENT,))
+        if envelope.priority != DEFAULT_PRIORITY:  # qpid-python shows a priority that the publisher has not set
+            present |= _PRIORITY
+            modes = bytes((envelope.priority & 0xFF,)) + modes
         if redelivered or flags & REDELIVERED:
             present |= _REDELIVERED
         if envelope.ttl is not None:
@@ -75,9 +80,8 @@ class TransferView:
             present |= _EXPIRATION
             tail = _TIME.pack((time + envelope.ttl) // 1000) + tail
         times = 8 * bool(flags & TIMESTAMP) + 8 * bool(flags & EXPIRATION)
-        size = _HEAD.size - 4 + len(ttl) + times + len(tail)
-        mode = _PERSISTENT if envelope.durable else _TRANSIENT
-        return _HEAD.pack(size, _CODE, present, envelope.priority & 0xFF, mode) + ttl, tail
+        size = _HEAD.size - 4 + len(modes) + len(ttl) + times + len(tail)
+        return _HEAD.pack(size, _CODE, present) + modes + ttl, tail
 
 
 def _str8(text: str) -> bytes:

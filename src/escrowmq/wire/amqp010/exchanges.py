@@ -10,6 +10,7 @@ from escrowmq.core.budget import STEPS
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
 from escrowmq.core.messages.values import canonical
+from escrowmq.core.topology.arguments.queue import DEAD_LETTER_EXCHANGE
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.core.topology.vhost import RESERVED_PREFIX
 from escrowmq.wire.amqp010.arguments import plain
@@ -91,10 +92,21 @@ def exchange_delete(session: SessionPort, command: ExchangeDelete, _: Content | 
     found = session.vhost.exchange(name)
     if name.startswith(RESERVED_PREFIX):
         raise BrokerError(Condition.NOT_ALLOWED, f"exchange '{name}' belongs to the broker and cannot be deleted")
+    _check_no_alternate(session, name)
     session.broker.directory.delete_exchange(session.vhost, name, if_unused=command.if_unused)
     while found in session.vhost.unbinding.gone:
         yield WAIT
     return _changed(session, durable=True)
+
+
+def _check_no_alternate(session: SessionPort, name: str) -> None:
+    """Raises NOT_ALLOWED if queues or other exchanges have this alternate exchange (exception used-as-alternate)."""
+    queues, exchanges = session.vhost.queues, session.vhost.exchanges
+    session.broker.engine.requests.left -= (len(queues) + len(exchanges)) // STEPS
+    users = [f"queue '{each.name}'" for each in queues.values() if each.arguments.get(DEAD_LETTER_EXCHANGE) == name]
+    users += [f"exchange '{each.name}'" for each in exchanges.values() if each.arguments.get(_ALTERNATE) == name]
+    if users:
+        raise BrokerError(Condition.NOT_ALLOWED, f"exchange '{name}' is the alternate exchange of {users[0]}")
 
 
 def exchange_query(session: SessionPort, command: ExchangeQuery, _: Content | None) -> Reply:

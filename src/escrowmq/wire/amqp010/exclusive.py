@@ -25,6 +25,10 @@ class QueueLocks:
     def __init__(self) -> None:
         self._owners: dict[Queue, Owner] = {}
 
+    def owner_of(self, queue: Queue) -> Owner | None:
+        """Return the connection that has the lock, if there is one."""
+        return self._owners.get(queue)
+
     def check(self, queue: Queue, owner: Owner) -> None:
         """Raises RESOURCE_LOCKED if a connection other than `owner` has the lock."""
         if self._owners.get(queue, owner) is not owner:

@@ -13,21 +13,33 @@ RUN_BYTES: Final = 120
 _SIZE_BYTES: Final = 36
 
 
-class Completion(NamedTuple):
-    """Transfers to one consumer that were completed. `size` is 0 if the consumer had no credit in bytes."""
+class Window:
+    """The transfers to one consumer whose completion restores credit: those since its credit was last set to zero. It
+    is not `open` any more when that happens again.
+    """
 
-    consumer: Consumer
+    __slots__ = ("consumer", "open")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.open = True
+
+
+class Completion(NamedTuple):
+    """Transfers of one window that were completed. `size` is 0 if the consumer had no credit in bytes."""
+
+    window: Window
     transfers: int
     size: int
 
 
 class _Run:
-    """Consecutive transfers to one consumer. `sizes` are those of the transfers, if they were limited in bytes."""
+    """Consecutive transfers of one window. `sizes` are those of the transfers, if they were limited in bytes."""
 
-    __slots__ = ("consumer", "count", "sizes")
+    __slots__ = ("count", "sizes", "window")
 
-    def __init__(self, consumer: Consumer, count: int, sizes: list[int] | None) -> None:
-        self.consumer = consumer
+    def __init__(self, window: Window, count: int, sizes: list[int] | None) -> None:
+        self.window = window
         self.count = count
         self.sizes = sizes
 
@@ -53,15 +65,15 @@ class InFlight:
         """The estimated memory."""
         return RUN_BYTES * len(self._runs) + _SIZE_BYTES * self._sized
 
-    def add(self, first: int, consumer: Consumer, count: int, sizes: list[int] | None) -> None:
+    def add(self, first: int, window: Window, count: int, sizes: list[int] | None) -> None:
         """Add transfers with consecutive numbers from `first` on, which is greater than all numbers before."""
         if self._runs and sizes is None:
             last = self._runs[-1]
-            if last.consumer is consumer and last.sizes is None and self._firsts[-1] + last.count == first:
+            if last.window is window and last.sizes is None and self._firsts[-1] + last.count == first:
                 last.count += count
                 return
         self._firsts.append(first)
-        self._runs.append(_Run(consumer, count, sizes))
+        self._runs.append(_Run(window, count, sizes))
         self._sized += len(sizes) if sizes is not None else 0
 
     def complete(self, first: int, last: int) -> list[Completion]:
@@ -81,12 +93,12 @@ class InFlight:
             sizes = run.sizes
             done = 0 if sizes is None else sum(sizes[low:high])
             self._sized -= high - low if sizes is not None else 0
-            found.append(Completion(run.consumer, high - low, done))
+            found.append(Completion(run.window, high - low, done))
             if low:
-                rest.append((start, _Run(run.consumer, low, None if sizes is None else sizes[:low])))
+                rest.append((start, _Run(run.window, low, None if sizes is None else sizes[:low])))
             if high < run.count:
                 after = None if sizes is None else sizes[high:]
-                rest.append((start + high, _Run(run.consumer, run.count - high, after)))
+                rest.append((start + high, _Run(run.window, run.count - high, after)))
         self._firsts[begin:end] = [number for number, _ in rest]
         self._runs[begin:end] = [run for _, run in rest]
         return found

@@ -87,6 +87,10 @@ class SessionPart(Protocol):
         """
         ...
 
+    def note_ages(self, now_ms: int) -> None:
+        """Note which deliveries are unsettled (`wire.delivery_ages`). Called about once a second."""
+        ...
+
     def dropping_forbidden(self) -> Iterator[None]:
         """The permissions of the user were changed: end what the user may no longer do. Yield after each object that
         was checked. See `Endpoint.permissions_changed`.
@@ -176,6 +180,10 @@ class SessionPort(Protocol):
 
     def report(self, code: ErrorCode, text: str) -> None:
         """Log something that went wrong, and that the answer cannot express."""
+        ...
+
+    def refuse(self, error: BrokerError, number: int | None = None, code: int = 0) -> None:
+        """End the session because the command with this number was refused. `code` is `Command.CODE`."""
         ...
 
     def end(self, code: ErrorCode, text: str) -> None:

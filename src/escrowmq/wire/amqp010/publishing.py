@@ -11,8 +11,9 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.placing import WIDE
-from escrowmq.wire.amqp010.codec.spec import MessageAccept, MessageReject, RejectCode
+from escrowmq.wire.amqp010.codec.spec import MessageAccept, MessageReject, MessageTransfer, RejectCode
 from escrowmq.wire.amqp010.content import PROTOCOL
+from escrowmq.wire.amqp010.local import NO_LOCAL, for_others
 from escrowmq.wire.amqp010.ports import Reply
 from escrowmq.wire.amqp010.sequence import wire_ranges
 from escrowmq.wire.outbox import LARGE
@@ -96,10 +97,12 @@ class IncomingTransfers:
         return form
 
     def add(self, form: TransferForm, wishes: Wishes, number: int, content: bytes) -> None:
-        """Add a message to the run, or begin another one with it. Raises BrokerError as `flush`."""
+        """Add a message to the run, or begin another one with it."""
         contents = self._contents
         if form is not self._form or wishes is not self._wishes or number != self._first + len(contents):
             self.flush()
+            if self._session.ending:
+                return
             self._form, self._wishes, self._first, contents = form, wishes, number, self._contents
             self._session.flush_later(self)
         contents.append(content)
@@ -118,12 +121,16 @@ class IncomingTransfers:
             self._session.flush_parts()
 
     def flush(self) -> None:
-        """Publish the messages that were read. Raises BrokerError for a fault that ends the session."""
+        """Publish the messages that were read. A fault ends the session, and is said of the first of them."""
         form, contents, first = self._form, self._contents, self._first
         if form is None:
             return
         self._form, self._contents = None, []
-        outcome = self.publish(form, contents, first, self._wishes)
+        try:
+            outcome = self.publish(form, contents, first, self._wishes)
+        except BrokerError as error:
+            self._session.refuse(error, first, MessageTransfer.CODE)
+            return
         if isinstance(outcome, Reply):
             self._session.answer_run(first, first + len(contents) - 1, outcome.after)
         else:
@@ -131,7 +138,11 @@ class IncomingTransfers:
 
     def _finish(self, rest: Work, first: int, count: int) -> Iterator[bool | None]:
         """Complete the commands of a run when the rest of the work is done."""
-        reply = yield from rest
+        try:
+            reply = yield from rest
+        except BrokerError as error:
+            self._session.refuse(error, first, MessageTransfer.CODE)
+            return
         self._session.answer_run(first, first + count - 1, reply.after if reply is not None else 0)
 
     def publish(self, form: TransferForm, contents: list[bytes], first: int, wishes: Wishes) -> Reply | Work:
@@ -179,6 +190,11 @@ class IncomingTransfers:
             engine.requests.left -= PUBLISH + len(queues) * (1 + len(contents) // COPIES)
         if not queues or (wishes.immediate and not all(map(_is_served, queues))):
             return self._refuse_unroutable(first, len(contents), wishes)
+        if any(NO_LOCAL in queue.arguments for queue in queues):
+            queues = for_others(session, queues)
+            if not queues:
+                session.traffic.dropped += len(contents)
+                return self._accept(first, len(contents), wishes, 0)
         if session.branch is not None:
             session.broker.transactions.enlist(session.branch, Publication(envelope, contents, queues))
             return self._accept(first, len(contents), wishes, 0)
@@ -241,6 +257,9 @@ class IncomingTransfers:
 
     def completed(self, first: int, last: int) -> None:
         """Do nothing: the client's completions concern what it receives."""
+
+    def note_ages(self, now_ms: int) -> None:
+        """Do nothing: no deliveries are held here."""
 
     def dropping_forbidden(self) -> Iterator[None]:
         """Do nothing: each publish is checked."""

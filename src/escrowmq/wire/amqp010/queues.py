@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.budget import DEAD_LETTERED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
+from escrowmq.core.queues.outcome import Disposition
+from escrowmq.core.queues.returning import TOGETHER
 from escrowmq.core.topology.arguments.queue import DEAD_LETTER_EXCHANGE
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.vhost import RESERVED_PREFIX
@@ -52,6 +55,9 @@ class Locked:
 
     def completed(self, first: int, last: int) -> None:
         """Do nothing: no command is sent to the client."""
+
+    def note_ages(self, now_ms: int) -> None:
+        """Do nothing: no deliveries are held here."""
 
     def dropping_forbidden(self) -> Iterator[None]:
         """Do nothing: rights are checked at each use of a queue."""
@@ -107,7 +113,7 @@ def queue_declare(session: SessionPort, command: QueueDeclare, _: Content | None
     vhost = session.vhost
     if command.passive:
         session.door.check(Operation.LOOK_UP_QUEUE, queue=name)
-        check_free(session, vhost.queue(name))
+        _check_passive(session, vhost.queue(name), exclusive=command.exclusive)
         return None
     session.door.check(Operation.DECLARE_QUEUE, queue=name)
     arguments = _arguments(session, command, name)
@@ -126,6 +132,16 @@ def queue_declare(session: SessionPort, command: QueueDeclare, _: Content | None
     if command.exclusive and not queue.exclusive:
         session.part(Locked).lock(queue)
     return Reply(after=after)
+
+
+def _check_passive(session: SessionPort, queue: Queue, *, exclusive: bool) -> None:
+    """Raises RESOURCE_LOCKED for a queue that is exclusive to another connection, or not `exclusive` although it should
+    be.
+    """
+    check_free(session, queue)
+    if exclusive and not queue.exclusive and session.host.common(QueueLocks).owner_of(queue) is None:
+        text = f"queue '{queue.name}' in vhost '{queue.vhost}' is not exclusive to this connection"
+        raise BrokerError(Condition.RESOURCE_LOCKED, text)
 
 
 def _arguments(session: SessionPort, command: QueueDeclare, name: str) -> dict[str, object]:
@@ -151,13 +167,33 @@ def _arguments(session: SessionPort, command: QueueDeclare, name: str) -> dict[s
 
 
 def queue_delete(session: SessionPort, command: QueueDelete, _: Content | None) -> Work:
-    """Delete a queue. The answer follows when its bindings and consumers are gone."""
+    """Delete a queue. Its messages go to its alternate exchange before, if it has one, as far as no client has acquired
+    them. The answer follows when its bindings and consumers are gone.
+    """
     queue = queue_of(session, command.queue, Operation.DELETE_QUEUE)
+    queue.refresh()
+    if DEAD_LETTER_EXCHANGE in queue.arguments and not (command.if_empty or (command.if_unused and queue.consumers)):
+        yield from _orphaned(session, queue)
     session.broker.directory.delete_queue(queue, if_unused=command.if_unused, if_empty=command.if_empty)
     session.part(Locked).unlock(queue)
     while queue in session.vhost.unbinding.gone or queue.consumers:
         yield WAIT
     return Reply(after=session.broker.log.end_lsn if queue.durable else 0)
+
+
+def _orphaned(session: SessionPort, queue: Queue) -> Iterator[bool | None]:
+    """Dead-letter the messages that are in a queue now, in pieces. Its alternate exchange may lead to itself."""
+    engine, left = session.broker.engine, queue.ready
+    while left > 0 and not queue.deleted:
+        most = min(left, max(engine.requests.left // DEAD_LETTERED, 1), TOGETHER)
+        entries = engine.fetch(queue, most, auto_settle=False, label=session.label)
+        if not entries:
+            return
+        left -= len(entries)
+        engine.settle(queue.getter, entries, Disposition.REJECTED)
+        engine.requests.left -= DEAD_LETTERED * len(entries)
+        if engine.requests.left <= 0:
+            yield None
 
 
 def queue_purge(session: SessionPort, command: QueuePurge, _: Content | None) -> Reply:

@@ -369,6 +369,11 @@ class Session:
             if not self.ending:
                 yield from part.dropping_forbidden()
 
+    def note_ages(self, now_ms: int) -> None:
+        """Note which deliveries are unsettled. Called about once a second."""
+        for part in self._parts.values():
+            part.note_ages(now_ms)
+
     def row(self) -> dict[str, object]:
         """Return the session's entry in lists of channels."""
         found: dict[str, object] = {

@@ -90,13 +90,33 @@ def _enlist(subscriptions: Subscriptions, branch: TransactionBranch, taken: list
 def message_release(session: SessionPort, command: MessageRelease, _: Content | None) -> Work:
     """Return deliveries to their places in their queues. With `set-redelivered` they count as failed deliveries;
     otherwise they are as before their delivery. A shown message can be acquired no more.
+
+    Deliveries that were accepted in the open local transaction are returned when it is rolled back, because qpid-python
+    releases everything before each rollback. After a commit, their release has no effect.
     """
     subscriptions = session.part(Subscriptions)
     ranges = _tags(session, command.transfers)
     for first, last in ranges:
         subscriptions.shown.take(first - 1, last - 1, last - first + 1)
+    if session.branch is not None and session.branch.settlements and not isinstance(session.branch, XaBranch):
+        subscriptions.release_after_rollback(ranges, set_redelivered=command.set_redelivered)
+    yield from _release(session, ranges, set_redelivered=command.set_redelivered)
+    return None
+
+
+def released_before_rollback(session: SessionPort) -> Work:
+    """Return the deliveries that the client has released while they were accepted in a transaction, which is rolled
+    back now.
+    """
+    for set_redelivered, ranges in session.part(Subscriptions).take_released():
+        yield from _release(session, ranges, set_redelivered=set_redelivered)
+    return None
+
+
+def _release(session: SessionPort, ranges: list[tuple[int, int]], *, set_redelivered: bool) -> Iterator[None]:
+    subscriptions = session.part(Subscriptions)
     engine = session.broker.engine
-    give_back = engine.requeue if command.set_redelivered else engine.put_back
+    give_back = engine.requeue if set_redelivered else engine.put_back
     pause = Standstill(subscriptions.unsettled.queues())
     try:
         for taken in _pieces(subscriptions, ranges, min(TOGETHER, engine.returns.piece)):
@@ -108,7 +128,6 @@ def message_release(session: SessionPort, command: MessageRelease, _: Content | 
     finally:
         pause.end(engine.dirty)
     subscriptions.count_freed()
-    return None
 
 
 def message_reject(session: SessionPort, command: MessageReject, _: Content | None) -> Work:

@@ -17,9 +17,11 @@ from escrowmq.wire.amqp010.codec.encoding import write_map
 from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, ErrorCode, MessageCancel, MessageSubscribe
 from escrowmq.wire.amqp010.delivery import OutgoingTransfers, size_of
 from escrowmq.wire.amqp010.headers import header_values
-from escrowmq.wire.amqp010.inflight import InFlight
+from escrowmq.wire.amqp010.inflight import InFlight, Window
+from escrowmq.wire.amqp010.sequence import Numbers
 from escrowmq.wire.amqp010.shown import RUN_BYTES, Shown
-from escrowmq.wire.selectors.sql import jms_selector
+from escrowmq.wire.delivery_ages import DeliveryAges
+from escrowmq.wire.selectors.sql import qpid_selector
 from escrowmq.wire.selectors.stored import selecting
 from escrowmq.wire.selectors.values import SelectorError
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp010.codec.types import Value
     from escrowmq.wire.amqp010.ports import Content, SessionPort
 
+MOST_RELEASED: Final = 10_000
+"""The most ranges of deliveries that a client may release in one transaction."""
 SELECTOR: Final = "x-filter-jms-selector"
 """The argument of a subscription that has a selector, as Qpid JMS sends it."""
 
@@ -43,13 +47,14 @@ class QueueSubscription:
     `limited` tells whether the credit in messages is limited. If it is not, completion need not restore any.
     """
 
-    __slots__ = ("consumer", "destination", "explicit", "flushes", "limited", "transfers")
+    __slots__ = ("consumer", "destination", "explicit", "flushes", "limited", "transfers", "window")
 
     def __init__(self, session: SessionPort, destination: str, consumer: Consumer, *, explicit: bool) -> None:
         self.destination = destination
         self.consumer = consumer
         self.explicit = explicit
         self.flushes: list[int] = []
+        self.window = Window(consumer)
         self.limited = True
         self.transfers = OutgoingTransfers(
             destination, session.channel, session.frame_max, explicit=explicit, acquired=not consumer.browses
@@ -61,8 +66,10 @@ class QueueSubscription:
         return self.consumer.credit.by
 
     def stop(self) -> None:
-        """Set the credit to zero, in messages and in bytes."""
+        """Set the credit to zero, in messages and in bytes. The completion of earlier transfers restores none."""
         self.consumer.stop()
+        self.window.open = False
+        self.window = Window(self.consumer)
         self.limited = True
         self.consumer.weigh(ByteCredit(size_of, 0, self.by))
 
@@ -80,7 +87,9 @@ class Subscriptions:
         self.found: dict[str, QueueSubscription] = {}
         self.unsettled = Unsettled()
         self.in_flight = InFlight()
+        self.ages = DeliveryAges()
         self.shown = Shown()
+        self._released: dict[bool, Numbers] = {}
         self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the session is writable
         self._left = False
@@ -92,6 +101,21 @@ class Subscriptions:
         if found is None:
             raise BrokerError(Condition.NOT_FOUND, f"there is no subscription with the destination '{destination}'")
         return found
+
+    def release_after_rollback(self, ranges: list[tuple[int, int]], *, set_redelivered: bool) -> None:
+        """Note that the client has released these tags, some of which are settled in the open transaction. Raises
+        LIMIT_EXCEEDED.
+        """
+        released = self._released.setdefault(set_redelivered, Numbers())
+        for first, last in ranges:
+            released.add(first, min(last, self.next_tag - 1))
+        if len(released) > MOST_RELEASED:
+            raise BrokerError(Condition.LIMIT_EXCEEDED, f"deliveries are released in {len(released)} places")
+
+    def take_released(self) -> list[tuple[bool, list[tuple[int, int]]]]:
+        """Remove and return what `release_after_rollback` has noted, by `set_redelivered`."""
+        found, self._released = self._released, {}
+        return [(set_redelivered, released.take()) for set_redelivered, released in found.items()]
 
     def answer_flushes(self, subscription: QueueSubscription) -> None:
         """Complete the commands that wait for the end of a drain."""
@@ -146,7 +170,7 @@ class Subscriptions:
             weighs = consumer.byte_credit is not None
             if weighs or subscription.limited:
                 sizes = list(map(size_of, entries)) if weighs else None
-                self.in_flight.add(first, consumer, len(entries), sizes)
+                self.in_flight.add(first, subscription.window, len(entries), sizes)
         self._uncounted += len(entries) * (64 + len(entries[-1].content))
         if self._uncounted >= STEP:
             self._uncounted = 0
@@ -230,9 +254,13 @@ class Subscriptions:
 
     def completed(self, first: int, last: int) -> None:
         """Restore the credit of transfers that the client has completed."""
-        for consumer, count, size in self.in_flight.complete(first, last):
-            if consumer.receiver is not None:
-                consumer.completed(count, size)
+        for window, count, size in self.in_flight.complete(first, last):
+            if window.open and window.consumer.receiver is not None:
+                window.consumer.completed(count, size)
+
+    def note_ages(self, now_ms: int) -> None:
+        """See `SessionPart.note_ages`."""
+        self.ages.note(now_ms, self.unsettled)
 
     def dropping_forbidden(self) -> Iterator[None]:
         """End the session if it has a subscription to a queue that the user may no longer read."""
@@ -276,7 +304,8 @@ class Subscriptions:
 
     def row(self) -> dict[str, object]:
         """Return the session's entries in lists."""
-        return {"consumers": len(self.found), "unsettled": self.unsettled.count}
+        age_ms = self.ages.age_ms(self.broker.engine.now, self.unsettled)
+        return {"consumers": len(self.found), "unsettled": self.unsettled.count, "age_ms": age_ms}
 
 
 def message_subscribe(session: SessionPort, command: MessageSubscribe, _: Content | None) -> None:
@@ -339,7 +368,7 @@ def _arguments_of(
     if not isinstance(text, str):
         raise BrokerError(Condition.INVALID_ARGUMENT, f"the argument {SELECTOR} is no text")
     try:
-        return selecting([jms_selector(text)]), options
+        return selecting([qpid_selector(text)]), options
     except SelectorError as error:
         raise BrokerError(Condition.INVALID_ARGUMENT, f"invalid selector: {error}") from None
 

@@ -92,6 +92,9 @@ class Transacting:
     def completed(self, first: int, last: int) -> None:
         """Do nothing: no command is sent to the client."""
 
+    def note_ages(self, now_ms: int) -> None:
+        """Do nothing: no deliveries are held here."""
+
     def dropping_forbidden(self) -> Iterator[None]:
         """Do nothing: rights are checked when an outcome is asked for."""
         return iter(())

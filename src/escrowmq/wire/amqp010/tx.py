@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.budget import COMMIT, SETTLED
 from escrowmq.wire.amqp010.codec.spec import TxCommit, TxRollback, TxSelect
 from escrowmq.wire.amqp010.ports import Reply
+from escrowmq.wire.amqp010.settling import released_before_rollback
+from escrowmq.wire.amqp010.subscriptions import Subscriptions
 from escrowmq.wire.amqp010.transacting import Transacting
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ def tx_select(session: SessionPort, command: TxSelect, _: Content | None) -> Non
 def tx_commit(session: SessionPort, command: TxCommit, _: Content | None) -> Reply | Work:
     """TX-5, TX-12. Raises ILLEGAL_STATE without tx.select, and as `Transactions.commit`."""
     transactions, branch = session.broker.transactions, session.part(Transacting).local
+    session.part(Subscriptions).take_released()
     if transactions.is_large(branch):
         return _commit_in_pieces(session)
     session.broker.engine.requests.left -= COMMIT
@@ -46,16 +49,16 @@ def _commit_in_pieces(session: SessionPort) -> Work:
     return Reply(after=work.result.lsn)
 
 
-def tx_rollback(session: SessionPort, command: TxRollback, _: Content | None) -> Work | None:
-    """Drop the messages of the transaction. The client still holds the deliveries that it accepted (TX-4). Raises
-    ILLEGAL_STATE without tx.select.
+def tx_rollback(session: SessionPort, command: TxRollback, _: Content | None) -> Work:
+    """Drop the messages of the transaction. The client still holds the deliveries that it accepted (TX-4), apart from
+    those that it has released since. Raises ILLEGAL_STATE without tx.select.
     """
     transactions, branch = session.broker.transactions, session.part(Transacting).local
     if transactions.is_large(branch):
         return _rollback_in_pieces(session)
     transactions.rollback(branch)
     transactions.begin_again(branch)
-    return None
+    return released_before_rollback(session)
 
 
 def _rollback_in_pieces(session: SessionPort) -> Work:
@@ -67,7 +70,7 @@ def _rollback_in_pieces(session: SessionPort) -> Work:
             yield None
     transactions.rollback(branch)
     transactions.begin_again(branch)
-    return None
+    return (yield from released_before_rollback(session))
 
 
 HANDLERS: Final[Mapping[type[Command], Handler]] = {

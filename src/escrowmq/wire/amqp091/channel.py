@@ -28,7 +28,6 @@ from escrowmq.wire.amqp091 import codes
 from escrowmq.wire.amqp091.confirms import Confirms
 from escrowmq.wire.amqp091.content import Content
 from escrowmq.wire.amqp091.delivery import Deliveries, build_each, parts_of
-from escrowmq.wire.amqp091.delivery_ages import DeliveryAges
 from escrowmq.wire.amqp091.errors import REPLIES, reply_text
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp091.getting import Getting
@@ -37,6 +36,7 @@ from escrowmq.wire.amqp091.properties import REPLY_TO
 from escrowmq.wire.amqp091.publication import Address, Form, with_reply_to
 from escrowmq.wire.amqp091.spec import BasicCancel, BasicPublish, BasicReturn, ChannelClose, TxCommit, TxCommitOk
 from escrowmq.wire.amqp091.transaction import time_out
+from escrowmq.wire.delivery_ages import DeliveryAges
 from escrowmq.wire.outbox import Piece
 
 if TYPE_CHECKING:

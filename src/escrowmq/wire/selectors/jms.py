@@ -14,6 +14,7 @@ from escrowmq.wire.selectors.operators import Evaluate, field
 from escrowmq.wire.selectors.values import APPLICATION, MessageFields
 
 DEFAULT_PRIORITY: Final = 4
+_UUID: Final = "ID:AMQP_UUID:"
 
 
 def identifier_text(value: object) -> object:
@@ -26,7 +27,7 @@ def identifier_text(value: object) -> object:
         digits = value.hex()
         if type(value) is bytes:
             return f"ID:AMQP_BINARY:{digits.upper()}"
-        return f"ID:AMQP_UUID:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return f"{_UUID}{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
     return value
 
 
@@ -71,9 +72,27 @@ NAMES: Final[Mapping[str, tuple[str, Callable[[object], object] | None]]] = Mapp
 """The field of each name, and how its value is converted."""
 
 
+def _qpid_identifier(value: object) -> object:
+    """Return a message-id as Qpid JMS for AMQP 0-10 shows it, whose ids are UUIDs."""
+    text = identifier_text(value)
+    return "ID:" + text.removeprefix(_UUID) if isinstance(text, str) and text.startswith(_UUID) else text
+
+
+_QPID_NAMES: Final = {**NAMES, "JMSMessageID": ("properties.message-id", _qpid_identifier)}
+
+
 def jms_name(name: str) -> Evaluate:
     """Return what an identifier of a JMS selector stands for."""
-    found, convert = NAMES.get(name, (APPLICATION + name, None))
+    return _evaluate(name, NAMES)
+
+
+def qpid_name(name: str) -> Evaluate:
+    """Return what an identifier of a selector stands for that a client of AMQP 0-10 sends."""
+    return _evaluate(name, _QPID_NAMES)
+
+
+def _evaluate(name: str, names: Mapping[str, tuple[str, Callable[[object], object] | None]]) -> Evaluate:
+    found, convert = names.get(name, (APPLICATION + name, None))
     if convert is None:
         return field(found)
     converted = convert

@@ -1,6 +1,6 @@
 """SQL selectors: the expressions of JMS, and RabbitMQ's dialect of them, compiled to closures.
 
-`jms_selector` and `sql_filter` differ in the meaning of identifiers only.
+`jms_selector`, `qpid_selector` and `sql_filter` differ in the meaning of identifiers only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from escrowmq.wire.selectors import operators
 from escrowmq.wire.selectors.grammar import AMQP, JMS, parser
-from escrowmq.wire.selectors.jms import jms_name
+from escrowmq.wire.selectors.jms import jms_name, qpid_name
 from escrowmq.wire.selectors.operators import Evaluate
 from escrowmq.wire.selectors.values import (
     APPLICATION,
@@ -43,6 +43,11 @@ _SECTIONS: Final = {
 def jms_selector(text: str) -> Matcher:
     """Compile a message selector of JMS. Raises SelectorError."""
     return compiled(text, JMS, _compiler(jms_name))
+
+
+def qpid_selector(text: str) -> Matcher:
+    """Compile a message selector of a client of AMQP 0-10. Raises SelectorError."""
+    return compiled(text, JMS, _compiler(qpid_name))
 
 
 def sql_filter(text: str) -> Matcher:

@@ -84,7 +84,7 @@ def test_bytes_are_those_of_header_and_body(mode: FlowMode) -> None:
     subscribe(client, credit=None, size=None)
     client.do(MessageSetFlowMode("d", mode))
     flow(client, INFINITE)
-    header = 4 + 2 + 2 + 1 + 1 + 1 + 2  # size, code, flags, priority, mode, exchange, routing key
+    header = 4 + 2 + 2 + 1 + 1 + 2  # size, code, flags, mode, exchange, routing key
     flow(client, 2 * (100 + header) - 1, CreditUnit.BYTE)
     assert len(bodies(client)) == 1
     flow(client, 1, CreditUnit.BYTE)
@@ -161,6 +161,21 @@ def test_a_flush_ends_when_a_message_is_larger_than_the_credit() -> None:
     assert bodies(client) == []
     flow(client, 1)
     assert len(bodies(client)) == 1
+
+
+@pytest.mark.parametrize("size", [INFINITE, 10_000])
+def test_transfers_before_a_stop_restore_nothing(size: int) -> None:
+    client = with_messages(8)
+    subscribe(client, credit=2, size=size)
+    assert len(bodies(client)) == 2
+    client.do(MessageStop("d"))
+    flow(client, size, CreditUnit.BYTE)
+    flow(client, 3)
+    assert len(bodies(client)) == 3
+    complete(client, 0, 1)
+    assert bodies(client) == []
+    complete(client, 2, 3)
+    assert len(bodies(client)) == 2
 
 
 def test_a_stop_completes_a_flush() -> None:

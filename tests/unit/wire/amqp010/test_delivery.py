@@ -40,7 +40,7 @@ def test_a_message_arrives_as_it_was_published() -> None:
 
 def test_a_message_without_properties_arrives_without_properties() -> None:
     found = structs(entry(TransferContent(b"", b"").pack()))
-    assert found == [DeliveryProperties(priority=4, delivery_mode=1, exchange="e", routing_key="k")]
+    assert found == [DeliveryProperties(delivery_mode=1, exchange="e", routing_key="k")]
 
 
 def test_the_broker_sets_the_expiration() -> None:

@@ -38,6 +38,8 @@ from escrowmq.wire.amqp010.codec.types import Array
 from escrowmq.wire.amqp010.dtx import STATUSES, STRUCT32
 from tests.unit.wire.amqp010.branches import MANY, X, Y, done, much_work, work
 from tests.unit.wire.amqp010.clients import Client, SharingServer, server
+from tests.unit.wire.amqp010.messaging import publish
+from tests.unit.wire.amqp091.clients import bodies
 
 OK = XaResult(XaStatus.XA_OK)
 
@@ -256,11 +258,16 @@ def test_branches_belong_to_their_virtual_host() -> None:
 def test_the_work_of_a_branch_is_limited() -> None:
     made = server(transaction=Limits(operations=2))
     client = Client(made)
+    client.do(QueueDeclare("q", durable=True))
     client.do(DtxSelect())
     client.do(DtxStart(X))
-    branch = client.port.endpoint.sessions[1].branch
-    assert branch is not None
-    assert branch.limits.operations == 2
+    publish(client, b"1", b"2")
+    client.inbox.clear()
+    number = client.sent[1]
+    publish(client, b"3")
+    client.raised(506, number)
+    assert second(made).do(DtxPrepare(X)) == XaResult(XaStatus.XA_RBROLLBACK)
+    assert bodies(made, "q") == []
 
 
 KINDS: Any = (DtxStart, DtxEnd, DtxPrepare, DtxCommit, DtxRollback, DtxForget, DtxGetTimeout, DtxSetTimeout, DtxRecover)

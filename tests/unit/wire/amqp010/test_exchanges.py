@@ -135,3 +135,15 @@ def test_a_durable_binding_is_confirmed_when_it_is_on_disk() -> None:
     client.server.run_disk()
     client.collect()
     client.completes(number)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [QueueDeclare("q", alternate_exchange="dead"), ExchangeDeclare("e", "fanout", alternate_exchange="dead")],
+    ids=["queue", "exchange"],
+)
+def test_an_alternate_exchange_cannot_be_deleted(user: Command) -> None:
+    client = Client()
+    client.do(ExchangeDeclare("dead", "fanout"))
+    client.do(user)
+    client.refused(ExchangeDelete("dead"), 530)

@@ -11,6 +11,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageAccept,
     MessageProperties,
     MessageReject,
+    QueueDeclare,
     RejectCode,
     SessionCompleted,
 )
@@ -186,3 +187,21 @@ def test_a_message_for_very_many_queues_is_complete_when_all_have_it() -> None:
     client.collect()
     assert client.expect(MessageAccept).transfers == ((0, 0),)
     client.completes(0)
+
+
+@pytest.mark.parametrize("follows", ["nothing", "a command", "another message"])
+def test_the_exception_names_the_message_that_was_refused(follows: str) -> None:
+    client = Client()
+    queue(client.server, max_length=1, overflow="reject-publish")
+    publish(client, b"fills")
+    client.completes(0)
+    data = octets(client, b"too many")
+    if follows == "a command":
+        data += client.octets(QueueDeclare("another"))
+    elif follows == "another message":
+        data += octets(client, b"other", key="other")
+    client.send_bytes(data)
+    raised = client.raised(ErrorCode.RESOURCE_LIMIT_EXCEEDED, 1)
+    assert (raised.class_code, raised.command_code) == (4, 1)
+    assert client.idle()
+    assert "another" not in client.server.broker.directory.vhost("/").queues

@@ -9,6 +9,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     ExchangeBind,
     ExchangeDeclare,
     ExecutionResult,
+    MessageSubscribe,
     QueueDeclare,
     QueueDelete,
     QueuePurge,
@@ -18,6 +19,8 @@ from escrowmq.wire.amqp010.codec.spec import (
 )
 from escrowmq.wire.amqp010.codec.structs import Command
 from tests.unit.wire.amqp010.clients import Client, SharingServer, server
+from tests.unit.wire.amqp010.messaging import octets
+from tests.unit.wire.amqp091.clients import bodies
 
 
 def publish(made: SharingServer, name: str, *contents: bytes) -> None:
@@ -161,3 +164,46 @@ def test_the_result_comes_before_the_completion() -> None:
     number = client.command(QueueQuery("q"))
     assert client.expect(ExecutionResult).command_id == number
     client.completes(number)
+
+
+def dead_lettering(*, back: bool = False) -> Client:
+    """A client, a queue with the alternate exchange "dead", and the queue "letters" there, or the queue itself."""
+    client = Client()
+    client.do(ExchangeDeclare("dead", "fanout"))
+    client.do(QueueDeclare("q", durable=True, alternate_exchange="dead"))
+    client.do(QueueDeclare("letters", durable=True))
+    client.do(ExchangeBind("letters", "dead", ""))
+    if back:
+        client.do(ExchangeBind("q", "dead", ""))
+    client.send_bytes(b"".join([octets(client, b"%d" % number, delivery_mode=2) for number in range(5)]))
+    client.inbox.clear()
+    return client
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("budget", [1, 1000])
+def test_the_messages_of_a_deleted_queue_go_to_its_alternate_exchange(back: bool, budget: int) -> None:
+    client = dead_lettering(back=back)
+    client.server.broker.engine.requests.turn = budget
+    client.do(QueueDelete("q"))
+    assert bodies(client.server, "letters") == [b"0", b"1", b"2", b"3", b"4"]
+    assert "q" not in client.server.broker.directory.vhost("/").queues
+
+
+@pytest.mark.parametrize("command", [QueueDelete("q", if_empty=True), QueueDelete("q", if_unused=True)], ids=repr)
+def test_a_queue_that_is_not_deleted_keeps_its_messages(command: Command) -> None:
+    client = dead_lettering()
+    client.do(MessageSubscribe("q", "d", accept_mode=0, acquire_mode=0))
+    client.refused(command, 406)
+    assert len(bodies(client.server, "q")) == 5
+    assert bodies(client.server, "letters") == []
+
+
+def test_a_passive_declaration_may_insist_on_exclusive_use() -> None:
+    client = Client()
+    client.do(QueueDeclare("own", durable=True, exclusive=True))
+    client.do(QueueDeclare("temporary", exclusive=True, auto_delete=True))
+    client.do(QueueDeclare("shared"))
+    client.do(QueueDeclare("own", passive=True, exclusive=True))
+    client.do(QueueDeclare("temporary", passive=True, exclusive=True))
+    client.refused(QueueDeclare("shared", passive=True, exclusive=True), 405)

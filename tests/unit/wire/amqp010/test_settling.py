@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.queues.queue import Queue
+from escrowmq.wire.amqp010 import subscriptions
 from escrowmq.wire.amqp010.codec.spec import (
     Acquired,
     ErrorCode,
@@ -16,8 +18,12 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageAcquire,
     MessageReject,
     MessageRelease,
+    MessageTransfer,
     RejectCode,
     SessionCompleted,
+    TxCommit,
+    TxRollback,
+    TxSelect,
 )
 from tests.unit.wire.amqp010.clients import Client
 from tests.unit.wire.amqp010.messaging import bodies, delivered, publish, queue, subscribe
@@ -198,3 +204,45 @@ def test_settlements_complete_in_order() -> None:
     client.send_bytes(client.octets(MessageAccept(((0, 0),))) + client.octets(MessageReject(((1, 1),), 0)))
     assert isinstance(client.inbox[0].operation, SessionCompleted)
     client.completes(client.sent[1] - 2, client.sent[1] - 1)
+
+
+@pytest.mark.rule("TX-4")
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_what_was_accepted_and_then_released_returns_at_the_rollback(large: bool, redelivered: bool) -> None:
+    """qpid-python releases everything before it rolls back."""
+    client, found = holding(4)
+    client.do(TxSelect())
+    if large:
+        client.server.broker.transactions.large = 0
+    client.do(MessageAccept(((0, 2),)))
+    client.do(MessageRelease(((0, 1),), set_redelivered=redelivered))
+    assert found.unsettled == 4
+    client.command(TxRollback())
+    client.inbox = deque(one for one in client.inbox if isinstance(one.operation, MessageTransfer))
+    assert found.unsettled == 4, "the session holds the last two, and gets the others again"
+    assert [(one.body, one.delivery.redelivered) for one in delivered(client)] == [
+        (b"0", redelivered),
+        (b"1", redelivered),
+    ]
+
+
+@pytest.mark.rule("TX-5")
+def test_what_was_released_after_its_acceptance_stays_accepted_by_the_commit() -> None:
+    client, found = holding(2)
+    client.do(TxSelect())
+    client.do(MessageAccept(((0, 1),)))
+    client.do(MessageRelease(((0, 1),)))
+    client.do(TxCommit())
+    assert (found.unsettled, found.ready) == (0, 0)
+    client.do(TxRollback())
+    assert (found.unsettled, found.ready) == (0, 0)
+
+
+def test_releases_in_a_transaction_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_RELEASED", 2)
+    client, _ = holding(6)
+    client.do(TxSelect())
+    client.do(MessageAccept(((0, 5),)))
+    client.do(MessageRelease(((0, 0), (2, 2))))
+    client.refused(MessageRelease(((4, 4),)), 506)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_a_subscription_gets_what_is_there_and_what_comes() -> None:
     (first, second) = delivered(client)
     assert (first.body, second.body) == (b"1", b"2")
     assert (first.transfer.destination, first.transfer.accept_mode, first.transfer.acquire_mode) == ("d", 0, 0)
-    assert first.delivery == DeliveryProperties(priority=4, delivery_mode=1, exchange="", routing_key="q")
+    assert first.delivery == DeliveryProperties(delivery_mode=1, exchange="", routing_key="q")
     publish(client, b"3")
     assert b"3" in [one.content.body for one in client.inbox if one.content is not None]
 
@@ -243,5 +244,36 @@ def test_a_session_is_listed_with_its_subscriptions() -> None:
     publish(client, b"1")
     client.inbox.clear()
     subscribe(client)
-    assert subscriptions(client).row() == {"consumers": 1, "unsettled": 1}
+    assert subscriptions(client).row() == {"consumers": 1, "unsettled": 1, "age_ms": 0}
     assert subscriptions(client).origin.channel == 1
+
+
+def test_a_selector_knows_message_ids_as_qpid_jms_shows_them() -> None:
+    client = Client()
+    queue(client.server)
+    ids = [UUID(int=number) for number in (1, 2)]
+    for each in ids:
+        publish(client, b"%d" % each.int, header=header(MessageProperties(message_id=each.bytes), routing_key="q"))
+    client.inbox.clear()
+    subscribe(client, arguments={SELECTOR: f"JMSMessageID = 'ID:{ids[1]}'"})
+    assert bodies(client) == [b"2"]
+
+
+def test_lists_have_the_age_of_the_oldest_unsettled_delivery() -> None:
+    client = Client()
+    queue(client.server)
+    publish(client, b"1")
+    client.inbox.clear()
+    subscribe(client)
+    assert bodies(client) == [b"1"]
+    endpoint, engine = client.port.endpoint, client.server.broker.engine
+    begin = engine.now
+    endpoint.tick(begin, 0, 0)
+    client.server.now += 5000
+    client.server.end_turn()
+    endpoint.tick(engine.now, 0, 0)
+    (row,) = endpoint.channel_rows()
+    assert row["age_ms"] == 5000
+    client.do(MessageAccept(((0, 0),)))
+    (row,) = endpoint.channel_rows()
+    assert row["age_ms"] is None

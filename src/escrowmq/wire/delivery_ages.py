@@ -1,7 +1,7 @@
-"""How long the oldest unacknowledged delivery of a channel has been waiting, to about a second.
+"""How long the oldest unsettled delivery of a channel or session has been waiting, to about a second.
 
-Deliveries carry no time, because that would cost something for each message. Instead, the channel's next delivery tag
-is noted about once a second. A delivery was there at the first of these moments at which a higher tag was next.
+Deliveries carry no time, because that would cost something for each message. Instead, the next delivery tag is noted
+about once a second. A delivery was there at the first of these moments at which a higher tag was next.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST: Final = 64
 
 
 class DeliveryAges:
-    """The moments of one channel at which deliveries were unsettled."""
+    """The moments of one channel or session at which deliveries were unsettled."""
 
     __slots__ = ("_moments",)
 
@@ -24,7 +24,7 @@ class DeliveryAges:
         self._moments: list[tuple[int, int]] = []  # the next tag and the time, oldest first
 
     def note(self, now_ms: int, unsettled: Unsettled) -> None:
-        """Note the state of the channel. Called about once a second."""
+        """Note which deliveries there are. Called about once a second."""
         moments = self._moments
         if not unsettled.count:
             moments.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escrowmq.core.queues.unsettled import Unsettled
-from escrowmq.wire.amqp091.delivery_ages import MOST, DeliveryAges
+from escrowmq.wire.delivery_ages import MOST, DeliveryAges
 from tests.unit.core.queues.test_unsettled import CONSUMER, entries
 
 
