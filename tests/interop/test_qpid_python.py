@@ -1,10 +1,11 @@
-"""The tests that qpid-python, the old client of Apache Qpid, has for brokers of AMQP 0-10, and those for its own API, with
-this broker. `make qpid-suite` runs all of them; a few run with the others if `make qpid-python` has installed it.
+"""The tests that qpid-python, the old client of Apache Qpid, has for brokers of AMQP 0-10 and for its own interface.
+
+`make qpid-suite` installs it and runs all of them. A few also run with the other tests, if it is installed.
 
 Tests of what only Qpid's C++ broker has are left out as whole modules: its management protocol (`management`,
 `qmf_events`, `stats`, `threshold`), last-value queues (`lvq`), groups of messages (`msg_groups`), and the modules
-`new_api` and `priority`, which mix these. `DIFFERENT` has the other tests that do not apply, each with its reason. A test
-that begins to succeed must leave it.
+`new_api` and `priority`, which mix these. `DIFFERENT` has the other tests that do not apply, each with its reason. A
+test that begins to succeed must leave it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -43,15 +44,13 @@ DIFFERENT: Final[dict[str, str]] = {
     _BROKER + "alternate_exchange.AlternateExchangeTests.test_queue_autodelete": "dead letters of automatic deletions",
     _BROKER + "dtx.DtxTests.test_implicit_end": "asks for a branch whose preparation was answered with rb-rollback",
     _BROKER + "exchange.DeclareMethodExchangeFieldReservedRuleTests.test_qpid": "names in qpid. are not reserved",
-    _BROKER
-    + "exchange.ExchangeTests.testHeadersBindNoMatchArg": "a binding without x-match matches all, as in RabbitMQ",
+    _BROKER + "exchange.ExchangeTests.testHeadersBindNoMatchArg": "a binding without x-match matches all arguments",
     _BROKER + "extensions.ExtensionTests.test_timed_autodelete": "the argument qpid.auto_delete_timeout is unknown",
     _BROKER + "message.MessageTests.test_ack": "needs QMF",
     _BROKER + "message.MessageTests.test_consume_queue_not_specified": _ILLEGAL,
     _BROKER + "message.MessageTests.test_credit_flow_bytes": _BYTES,
     _BROKER + "message.MessageTests.test_window_flow_bytes": _BYTES,
-    _BROKER
-    + "queue.QueueTests.test_declare_exclusive": "exclusive queues belong to the connection, not to the session",
+    _BROKER + "queue.QueueTests.test_declare_exclusive": "exclusive queues belong to the connection",
     _BROKER + "queue.QueueTests.test_purge_empty_name": _ILLEGAL,
     _API + "endpoints.AddressTests.testLinkBindings": _MODE,
     _API + "endpoints.AddressTests.testLinkName": _MODE,
@@ -74,7 +73,7 @@ DIFFERENT: Final[dict[str, str]] = {
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(not PYTHON.exists(), reason="needs Python 2.7, and make qpid-python"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="needs Python 2.7, and make qpid-suite"),
 ]
 
 
@@ -90,7 +89,7 @@ def run(broker: BrokerProcess, folder: Path, module: str, *patterns: str, left_o
         [*command, *patterns], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert report.exists(), done.stdout + done.stderr
-    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    cases = list(ET.parse(report).getroot().iter("testcase"))
     assert cases, f"no test matches {patterns}"
     assert ", 0 skipped, " in done.stdout, done.stdout
     failed = {f"{case.get('classname')}.{case.get('name')}" for case in cases if case.find("failure") is not None}
