@@ -13,7 +13,7 @@ RUN_BYTES: Final = 120
 _SIZE_BYTES: Final = 36
 
 
-class Window:
+class CreditWindow:
     """The transfers to one consumer whose completion restores credit: those since its credit was last set to zero. It
     is not `open` any more when that happens again.
     """
@@ -28,7 +28,7 @@ class Window:
 class Completion(NamedTuple):
     """Transfers of one window that were completed. `size` is 0 if the consumer had no credit in bytes."""
 
-    window: Window
+    window: CreditWindow
     transfers: int
     size: int
 
@@ -38,7 +38,7 @@ class _Run:
 
     __slots__ = ("count", "sizes", "window")
 
-    def __init__(self, window: Window, count: int, sizes: list[int] | None) -> None:
+    def __init__(self, window: CreditWindow, count: int, sizes: list[int] | None) -> None:
         self.window = window
         self.count = count
         self.sizes = sizes
@@ -65,7 +65,7 @@ class InFlight:
         """The estimated memory."""
         return RUN_BYTES * len(self._runs) + _SIZE_BYTES * self._sized
 
-    def add(self, first: int, window: Window, count: int, sizes: list[int] | None) -> None:
+    def add(self, first: int, window: CreditWindow, count: int, sizes: list[int] | None) -> None:
         """Add transfers with consecutive numbers from `first` on, which is greater than all numbers before."""
         if self._runs and sizes is None:
             last = self._runs[-1]

@@ -17,7 +17,7 @@ from escrowmq.wire.amqp010.codec.encoding import write_map
 from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, ErrorCode, MessageCancel, MessageSubscribe
 from escrowmq.wire.amqp010.delivery import OutgoingTransfers, size_of
 from escrowmq.wire.amqp010.headers import header_values
-from escrowmq.wire.amqp010.inflight import InFlight, Window
+from escrowmq.wire.amqp010.inflight import CreditWindow, InFlight
 from escrowmq.wire.amqp010.sequence import Numbers
 from escrowmq.wire.amqp010.shown import RUN_BYTES, Shown
 from escrowmq.wire.delivery_ages import DeliveryAges
@@ -54,7 +54,7 @@ class QueueSubscription:
         self.consumer = consumer
         self.explicit = explicit
         self.flushes: list[int] = []
-        self.window = Window(consumer)
+        self.window = CreditWindow(consumer)
         self.limited = True
         self.transfers = OutgoingTransfers(
             destination, session.channel, session.frame_max, explicit=explicit, acquired=not consumer.browses
@@ -69,7 +69,7 @@ class QueueSubscription:
         """Set the credit to zero, in messages and in bytes. The completion of earlier transfers restores none."""
         self.consumer.stop()
         self.window.open = False
-        self.window = Window(self.consumer)
+        self.window = CreditWindow(self.consumer)
         self.limited = True
         self.consumer.weigh(ByteCredit(size_of, 0, self.by))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.core.queues.consumer import Consumer
-from escrowmq.wire.amqp010.inflight import InFlight, Window
+from escrowmq.wire.amqp010.inflight import CreditWindow, InFlight
 from tests.unit.core.site import Site
 
 STEPS = st.lists(
@@ -21,8 +21,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_everything_is_completed_once(steps: list[tuple[str, int, int, bool]]) -> None:
     queue = Site().queue()
-    windows = [Window(Consumer(queue, None, str(i))) for i in range(3)]
-    found, model, number = InFlight(), dict[int, tuple[Window, int]](), 0
+    windows = [CreditWindow(Consumer(queue, None, str(i))) for i in range(3)]
+    found, model, number = InFlight(), dict[int, tuple[CreditWindow, int]](), 0
     for step, first, count, sized in steps:
         if step == "add":
             sizes = [number + i for i in range(count)] if sized else None
@@ -42,7 +42,7 @@ def test_everything_is_completed_once(steps: list[tuple[str, int, int, bool]]) -
 
 
 def test_consecutive_transfers_to_one_consumer_are_one_run() -> None:
-    window = Window(Consumer(Site().queue(), None))
+    window = CreditWindow(Consumer(Site().queue(), None))
     found = InFlight()
     for number in range(0, 1000, 10):
         found.add(number, window, 10, None)
