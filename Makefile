@@ -12,7 +12,7 @@ LOCKED := requirements/dev.lock requirements/data.lock
 SPECS := /usr/share/amqp/specs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheel proton jms jms-peer jms-suite qpid-suite rocketmq go engines lake sparks peers run test lint format bench soak long lock docs clean
+.PHONY: help setup wheel proton jms jms-peer jms-suite qpid qpid-suite rocketmq go engines lake sparks peers run test lint format bench soak long lock docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,8 @@ $(VENV)/qpid-python/.python: requirements/qpid-python.lock
 	    echo "Installing qpid-python into $(@D) …"; \
 	    "$$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile --target $(@D) -r $< \
 	      2>/dev/null && echo "$$python" > $@; fi
+
+qpid: $(VENV)/qpid-python/.python ## install qpid-python, for tests that are skipped otherwise; this needs Python 2.7
 
 qpid-suite: $(VENV)/.ready $(VENV)/qpid-python/.python ## run the tests of brokers by qpid-python (two minutes); this needs Python 2.7
 	$(BIN)/python -m pytest -q -n 4 -m "long or not long" tests/interop/test_qpid_python.py $(ARGS)

@@ -51,6 +51,9 @@ class Recorder:
     def completed(self, first: int, last: int) -> None:
         self.calls.append((first, last))
 
+    def note_ages(self, now_ms: int) -> None:
+        self.calls.append(now_ms)
+
     def dropping_forbidden(self) -> Iterator[None]:
         self.calls.append("dropping")
         yield
