@@ -21,14 +21,15 @@ _LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 def main() -> None:
     os.nice(_NICENESS)  # the poller stands for another machine
     port, *paths = sys.argv[1:]
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
     for line in sys.stdin:
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)  # idle ones are closed after 5 s
         due = time.monotonic()
         for _ in range(int(line)):
             time.sleep(max(due - time.monotonic(), 0))
             due += 1
             seconds, length = ask(connection, paths)
             print(f"{seconds:.3f} {length}", flush=True)
+        connection.close()
 
 
 def ask(connection: http.client.HTTPConnection, paths: list[str]) -> tuple[float, int]:
