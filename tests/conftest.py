@@ -64,6 +64,7 @@ GROUPS = {
     "tests/spark_kill/": "spark",
     "tests/interop/test_qpid_jms.py": "qpid-jms",
     "tests/interop/test_rabbitmq_java.py": "rabbitmq-java",
+    "tests/engines/": "engines",
     "tests/unit/perf/test_runner.py": "rabbitmq",
     "tests/xa/test_participants.py": "postgresql",
     "tests/unit/test_layers.py": "sources",

@@ -45,7 +45,8 @@ class KafkaNodes(EngineNodes):
     def __init__(self, folder: Path, count: int, settings: str = "") -> None:
         super().__init__(folder, count)
         self._settings = settings
-        self._admin: AdminClient | None = None
+        servers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        self.admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
     @classmethod
     def missing(cls) -> str | None:
@@ -90,14 +91,10 @@ class KafkaNodes(EngineNodes):
         properties.write_text("\n".join([*kept, f"node.id={node + 1}", f"directory.id=directory-of-node-00{node}A"]))
 
     def ready(self) -> bool:
-        if self._admin is None:
-            servers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-            self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
         try:
-            return len(self._admin.list_topics(timeout=2).brokers) == self.count
+            return len(self.admin.list_topics(timeout=2).brokers) == self.count
         except KafkaException:
             return False
 
     def leader(self, name: str) -> int:
-        assert self._admin is not None
-        return int(self._admin.list_topics(name, timeout=10).topics[name].partitions[0].leader) - 1
+        return int(self.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader) - 1

@@ -15,14 +15,15 @@ PROGRAM = Path(sys.prefix, "nats-server")
 
 
 class NatsNodes(EngineNodes):
-    """One server, or a cluster of three. `settings` are further lines of the configuration of JetStream."""
+    """One server, or a cluster of three. `settings` are further lines on JetStream, `further` those of the server."""
 
     engine = "NATS"
     scheme = "nats"
 
-    def __init__(self, folder: Path, count: int, settings: str = "") -> None:
+    def __init__(self, folder: Path, count: int, settings: str = "", further: str = "") -> None:
         super().__init__(folder, count)
         self._settings = settings
+        self._further = further
         self._monitors = [reserve_port(self) for _ in range(count)]
 
     @classmethod
@@ -41,7 +42,7 @@ class NatsNodes(EngineNodes):
             f'server_name: "n{node}"\nlisten: "127.0.0.1:{self.ports[node]}"\n'
             f'http: "127.0.0.1:{self._monitors[node]}"\n'
             f'jetstream {{ store_dir: "{self.folder / str(node)}", max_mem: 64MB, max_file: 20GB\n{self._settings} }}\n'
-            f"{cluster}"
+            f"{cluster}{self._further}"
         )
         return [str(PROGRAM), "-c", str(file)]
 

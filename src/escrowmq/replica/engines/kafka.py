@@ -70,21 +70,11 @@ class KafkaLog:
         self._topic.open()
         self._appending = threading.Lock()
         self._reading = threading.Lock()
+        self._closed = False
         self._producer: Producer | None = self._new_producer()  # its first append waits a second for an identity
         self._next: int | None = None
-        self._consumer = Consumer(
-            {
-                **self._config,
-                "group.id": f"escrowmq-{address.name}",  # needed by the client; no offsets are committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-                "enable.partition.eof": True,
-                "check.crcs": True,
-                "fetch.message.max.bytes": 8_000_000,
-                "queued.max.messages.kbytes": 32_768,
-            }
-        )
+        self._consumer = self._new_consumer()
+        self._places = self._new_consumer()  # a node answers questions on one connection behind reads that wait
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Append entries in order, and wait for all replicas in sync. See `ReplicatedLog`."""
@@ -100,6 +90,8 @@ class KafkaLog:
             return positions
 
     def _send(self, entries: Sequence[bytes], reports: list[tuple[KafkaError | None, int] | None]) -> None:
+        if self._closed:
+            raise ConnectionError(f"Kafka at {self.address}: the connection was closed")
         producer = self._producer = self._producer or self._new_producer()
         give_up = time.monotonic() + self._timeout + _GRACE_SECONDS
         for index, entry in enumerate(entries):
@@ -140,6 +132,21 @@ class KafkaLog:
                 "retry.backoff.max.ms": 500,
                 "message.max.bytes": 1_048_576,
                 "queue.buffering.max.kbytes": 65_536,
+            }
+        )
+
+    def _new_consumer(self) -> Consumer:
+        return Consumer(
+            {
+                **self._config,
+                "group.id": f"escrowmq-{self.address.name}",  # needed by the client; no offsets are committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_uncommitted",
+                "enable.partition.eof": True,
+                "check.crcs": True,
+                "fetch.message.max.bytes": 8_000_000,
+                "queued.max.messages.kbytes": 32_768,
             }
         )
 
@@ -189,7 +196,7 @@ class KafkaLog:
         give_up = time.monotonic() + self._timeout
         while True:
             try:
-                return self._consumer.get_watermark_offsets(
+                return self._places.get_watermark_offsets(
                     TopicPartition(self.address.name, 0), timeout=_ANSWER_SECONDS, cached=False
                 )
             except KafkaException as error:
@@ -215,10 +222,12 @@ class KafkaLog:
     def close(self) -> None:
         """Disconnect."""
         with self._appending:
+            self._closed = True
             if self._producer is not None:
                 self._producer.purge()
                 self._producer = None
         self._consumer.close()
+        self._places.close()
 
 
 def login(address: EngineAddress) -> dict[str, Any]:

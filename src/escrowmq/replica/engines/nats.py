@@ -7,6 +7,7 @@ waiting for each other's answers, each with a reply subject of its own, in the o
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import logging
@@ -34,6 +35,8 @@ _PAUSE: Final = 0.1
 _GRACE_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 2.0
 """How long one question waits, before it is asked again; another node may answer then."""
+_ACK_SECONDS: Final = 4.0
+"""How long nothing may be acknowledged. Those who append then ask what is there, and append again."""
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
 """The bytes of entries that are on their way at once. A stream's leader refuses more than 128 MB."""
 _WINDOW_ENTRIES: Final = 2000
@@ -147,7 +150,10 @@ class NatsLog:
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Append entries in order, and wait for a majority of replicas. See `ReplicatedLog`."""
         with self._appending:
-            return self._wait(self._append(entries))
+            try:
+                return self._wait(self._append(entries))
+            except TimeoutError as error:
+                raise AppendUnknown(str(error)) from None
 
     async def _append(self, entries: Sequence[bytes]) -> list[int]:
         give_up = time.monotonic() + self._timeout
@@ -162,33 +168,39 @@ class NatsLog:
     async def _publish(self, entries: Sequence[bytes], give_up: float) -> list[int]:
         """Publish all entries once, and return their positions. Raises _Refused if none of them was stored."""
         futures: list[asyncio.Future[int]] = []
-        oldest = under_way = 0
+        positions: list[int] = []
+        under_way = 0
+
+        async def answered() -> None:
+            left = min(_ACK_SECONDS, give_up - time.monotonic())
+            positions.append(await asyncio.wait_for(futures[len(positions)], max(0.0, left)))
+
         try:
-            async with asyncio.timeout(max(0.0, give_up - time.monotonic())):
-                for entry in entries:
-                    while oldest < len(futures) and (
-                        under_way + len(entry) > _WINDOW_BYTES or len(futures) - oldest >= _WINDOW_ENTRIES
-                    ):
-                        await futures[oldest]
-                        under_way -= len(entries[oldest])
-                        oldest += 1
-                    reply, future = self._acks.expect()
-                    futures.append(future)
-                    under_way += len(entry)
-                    await self._client.publish(self.address.subject, entry, reply=reply)
-                return [await future for future in futures]
+            for entry in entries:
+                while len(positions) < len(futures) and (
+                    under_way + len(entry) > _WINDOW_BYTES or len(futures) - len(positions) >= _WINDOW_ENTRIES
+                ):
+                    under_way -= len(entries[len(positions)])
+                    await answered()
+                reply, future = self._acks.expect()
+                futures.append(future)
+                under_way += len(entry)
+                await self._client.publish(self.address.subject, entry, reply=reply)
+            while len(positions) < len(futures):
+                await answered()
         except (TimeoutError, nats.errors.Error, OSError) as error:
-            reason = self._last_error if isinstance(error, TimeoutError) else str(error)
+            reason = str(error) or self._last_error or "no answer"
             raise AppendUnknown(f"NATS at {self.address} did not acknowledge an append: {reason}") from None
         except _Refused as error:
-            if any(future.done() and future.exception() is None for future in futures):
-                raise AppendUnknown(f"NATS at {self.address} stored only a part of an append: {error}") from None
+            if any(not future.done() or future.exception() is None for future in futures):
+                raise AppendUnknown(f"NATS at {self.address} may have stored a part of an append: {error}") from None
             raise
         finally:
             for future in futures:
                 if future.done() and not future.cancelled():
                     future.exception()
                 future.cancel()
+        return positions
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries that a majority of replicas has. See `ReplicatedLog`."""
@@ -252,7 +264,7 @@ class NatsLog:
         client = getattr(self, "_client", None)
         if client is not None:
             with contextlib.suppress(Exception):
-                asyncio.run_coroutine_threadsafe(client.close(), self._loop).result(_GRACE_SECONDS)
+                asyncio.run_coroutine_threadsafe(_shut(client), self._loop).result(_GRACE_SECONDS)
         self._acks.fail("the connection was closed")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -266,7 +278,21 @@ class NatsLog:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(self._timeout + _GRACE_SECONDS)
+        except concurrent.futures.TimeoutError as error:
+            if future.cancel():
+                raise TimeoutError(f"NATS at {self.address} did not answer in {self._timeout:g} s") from None
+            raise TimeoutError(str(error)) from None
         except nats.errors.Error as error:
             raise ConnectionError(f"NATS at {self.address}: {error}") from None
         except StreamMissing as error:
             raise ConnectionError(str(error)) from None
+
+
+async def _shut(client: Client) -> None:
+    """Close a connection, and let the loop do what is left of it."""
+    await client.close()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.sleep(0)

@@ -25,6 +25,10 @@ class EngineState(NamedTuple):
 class EngineLog(ReplicatedLog, Protocol):
     """A replicated log on an engine. Every method raises OSError if the engine does not answer in time."""
 
+    def trim(self, before: int) -> None:
+        """Delete all entries before a position. Afterwards, the log begins there, or where it began before."""
+        ...
+
     def check(self) -> list[WrongSetting]:
         """Return the settings that are wrong now."""
         ...

@@ -1,0 +1,210 @@
+"""The replicated log on real engines: what an append, a read and a trim promise, also while nodes are lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+
+from escrowmq.replica.engines import EngineLog, open_log
+from escrowmq.replica.errors import AppendUnknown
+from tests.engines.nodes import PATIENCE, EngineNodes, wait_until
+
+TIMEOUT = 30.0
+CHUNK = 900_000
+
+
+@pytest.fixture
+def log(url: str) -> Iterator[EngineLog]:
+    with closing(open_log(url, timeout=TIMEOUT)) as log:
+        yield log
+
+
+def name_of(url: str) -> str:
+    return urlsplit(url).path.strip("/")
+
+
+def read_all(log: EngineLog) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    position, end = log.begin(), log.end()
+    while position < end:
+        entries = log.read(position, 64)
+        assert entries, f"nothing at {position} of {end}"
+        found.extend(entries)
+        position = entries[-1].position + 1
+    return found
+
+
+def assert_kept(log: EngineLog, acknowledged: dict[int, bytes]) -> None:
+    """The log has no gap, and every acknowledged entry where the answer said."""
+    found = dict(read_all(log))
+    assert sorted(found) == list(range(log.begin(), log.end()))
+    lost = {position: data for position, data in acknowledged.items() if found.get(position) != data}
+    assert not lost
+
+
+def append_until(log: EngineLog, stopped: Callable[[], bool], acknowledged: dict[int, bytes]) -> int:
+    """Append batches, again if there is no answer. Return how often there was none."""
+    unknown = serial = 0
+    while not stopped():
+        batch = [b"%d %d" % (serial, index) for index in range(3)]
+        try:
+            acknowledged.update(zip(log.append(batch), batch, strict=True))
+        except AppendUnknown:
+            unknown += 1
+        serial += 1
+    return unknown
+
+
+def test_an_empty_log_has_neither_begin_nor_end_apart(log: EngineLog) -> None:
+    assert (log.begin(), log.end(), log.read(0, 64)) == (0, 0, [])
+
+
+def test_positions_count_from_zero_without_gaps(log: EngineLog) -> None:
+    assert log.append([b"a", b"b", b"c"]) == [0, 1, 2]
+    assert log.append([b"d"]) == [3]
+    assert (log.begin(), log.end()) == (0, 4)
+    assert log.read(1, 2) == [(1, b"b"), (2, b"c")]
+    assert log.read(3, 64) == [(3, b"d")]
+    assert log.read(4, 64) == []
+
+
+def test_reading_may_go_back_and_forth(log: EngineLog) -> None:
+    log.append([b"%d" % index for index in range(100)])
+    for place in (50, 3, 97, 0, 99, 98):
+        assert log.read(place, 1) == [(place, b"%d" % place)]
+
+
+def test_an_entry_is_there_for_another_reader_as_soon_as_it_is_acknowledged(log: EngineLog, url: str) -> None:
+    with closing(open_log(url, timeout=TIMEOUT)) as other:
+        for index in range(20):
+            (position,) = log.append([b"%d" % index])
+            assert other.end() == position + 1
+            assert other.read(position, 64) == [(position, b"%d" % index)]
+            assert other.read(position + 1, 64) == []
+
+
+def test_two_appenders_share_the_positions_and_keep_their_orders(log: EngineLog, url: str) -> None:
+    own: dict[bytes, list[int]] = {b"one": [], b"two": []}
+
+    def run(which: bytes, appender: EngineLog) -> None:
+        for first in range(0, 200, 10):
+            own[which] += appender.append([which + b" %d" % index for index in range(first, first + 10)])
+
+    with closing(open_log(url, timeout=TIMEOUT)) as other:
+        threads = [threading.Thread(target=run, args=pair) for pair in ((b"one", log), (b"two", other))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(own[b"one"] + own[b"two"]) == list(range(400))
+    found = dict(read_all(log))
+    for which, positions in own.items():
+        assert [found[position] for position in positions] == [which + b" %d" % index for index in range(200)]
+        assert positions == sorted(positions)
+
+
+def test_a_frame_of_many_megabytes_passes_in_chunks(log: EngineLog) -> None:
+    chunks = [bytes([index]) * CHUNK for index in range(64)]
+    assert log.append(chunks) == list(range(64))
+    assert [data for _, data in read_all(log)] == chunks
+
+
+def test_trimmed_entries_are_gone_and_positions_go_on(log: EngineLog) -> None:
+    log.append([b"%d" % index for index in range(10)])
+    assert log.read(2, 1) == [(2, b"2")]
+    log.trim(7)
+    assert (log.begin(), log.end()) == (7, 10)
+    assert log.read(2, 64) in ([], [(7, b"7"), (8, b"8"), (9, b"9")])
+    assert log.read(7, 64) == [(7, b"7"), (8, b"8"), (9, b"9")]
+    log.trim(3)
+    assert log.begin() == 7
+    log.trim(10)
+    assert (log.begin(), log.end(), log.read(10, 64)) == (10, 10, [])
+    assert log.append([b"next"]) == [10]
+    assert log.begin() == 10
+
+
+def test_the_state_names_the_leader_and_counts_the_copies(log: EngineLog, nodes: EngineNodes) -> None:
+    wait_until(lambda: log.state().in_sync == 3, "all replicas are in sync")
+    state = log.state()
+    assert state.engine == nodes.engine
+    assert state.replicas == 3
+    assert state.leader
+
+
+def test_a_log_that_was_closed_answers_with_an_error(url: str) -> None:
+    log = open_log(url, timeout=TIMEOUT)
+    log.close()
+    log.close()
+    with pytest.raises((OSError, AppendUnknown)):
+        log.append([b"late"])
+    with pytest.raises(OSError, match="closed"):
+        log.end()
+
+
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+def test_appends_go_on_when_the_leading_node_is_lost(how: str, log: EngineLog, url: str, nodes: EngineNodes) -> None:
+    acknowledged: dict[int, bytes] = {}
+    lost = threading.Event()
+    appender = threading.Thread(target=append_until, args=(log, lost.is_set, acknowledged))
+    appender.start()
+    wait_until(lambda: len(acknowledged) > 30, "appends are acknowledged")
+    leader = nodes.leader(name_of(url))
+    getattr(nodes, how)(leader)
+    known = len(acknowledged)
+    try:
+        wait_until(lambda: len(acknowledged) > known + 100, "appends go on")
+    finally:
+        lost.set()
+        appender.join(PATIENCE)
+        if how == "freeze":
+            nodes.thaw(leader)
+    assert_kept(log, acknowledged)
+
+
+def test_without_a_quorum_there_is_no_answer_and_with_it_the_log_goes_on(url: str, nodes: EngineNodes) -> None:
+    with closing(open_log(url, timeout=4.0)) as log:
+        acknowledged = dict(zip(log.append([b"a", b"b"]), (b"a", b"b"), strict=True))
+        leader = nodes.leader(name_of(url))
+        for node in range(3):
+            if node != leader:
+                nodes.kill(node)
+        began = time.monotonic()
+        try:
+            for index in range(1000):  # what was on its way may still be acknowledged
+                data = b"%d" % index
+                acknowledged[log.append([data])[0]] = data
+            pytest.fail("one node of three acknowledges appends")
+        except (AppendUnknown, OSError):
+            pass
+        assert time.monotonic() - began < PATIENCE
+        nodes.start()
+
+        def appended() -> bool:
+            try:
+                acknowledged[log.append([b"again"])[0]] = b"again"
+            except (AppendUnknown, OSError):
+                return False
+            return True
+
+        wait_until(appended, "appends go on")
+        assert_kept(log, acknowledged)
+
+
+def test_without_any_node_every_call_fails_in_its_time(url: str, nodes: EngineNodes) -> None:
+    with closing(open_log(url, timeout=2.0)) as log:
+        log.append([b"a"])
+        for node in range(3):
+            nodes.freeze(node)
+        began = time.monotonic()
+        with pytest.raises((AppendUnknown, OSError)):
+            log.append([b"b"])
+        for call in (log.end, log.begin, log.check, log.state, lambda: log.read(1, 1), lambda: log.trim(1)):
+            with pytest.raises(OSError, match=nodes.engine):
+                call()
+        assert time.monotonic() - began < 7 * 10.0
