@@ -18,7 +18,7 @@ from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.sealed import SealedRuns
 from escrowmq.journal.errors import SnapshotFailed
 from tests.harness.server import SimServer
-from tests.simulation.branch_model import UNREADY, Model
+from tests.simulation.branch_model import UNREADY, Item, Model
 from tests.simulation.ledger import Ledger, Violation
 
 OTHERS: Final = (
@@ -106,13 +106,20 @@ class Pieces:
         disk.
         """
         queues = self._broker.directory.vhost("/").queues
-        new = [name for name, items in self._model.queues.items() if any(item.seal == UNREADY for item in items)]
+        new = [name for name, items in self._model.queues.items() if self._is_next(items)]
         hidden = [name for name in new if any(isinstance(runs, SealedRuns) for _, runs, _ in queues[name].unsynced)]
         if hidden and len(hidden) < len(new):
             raise Violation(f"of the messages of one commit, those in {hidden} are not visible, but others are")
         applying = any(isinstance(holder, LargeEffects) for holder in self._broker.engine.holders)
         if 0 < end <= self._server.journal.synced_lsn and not hidden and not applying:
             self._model.ready(UNREADY, end)
+
+    def _is_next(self, items: list[Item]) -> bool:
+        """Whether messages of the request are in a queue, with none before them that waits for the disk itself."""
+        for item in items:
+            if item.seal > self._server.journal.synced_lsn:
+                return item.seal == UNREADY
+        return False
 
     def _states(self, xid: Xid) -> dict[XaBranch, State]:
         return {one: one.state for one in self._broker.branches.by_xid.values() if one.xid.gtrid == xid.gtrid}
