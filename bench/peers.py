@@ -165,7 +165,10 @@ class BrokerJ(JavaBroker):
                             "bindingAddress": "127.0.0.1",
                             "authenticationProvider": "plain",
                             "protocols": ["AMQP_0_10", "AMQP_1_0"],
-                            "virtualhostaliases": [{"name": "any", "type": "hostnameAlias"}],
+                            "virtualhostaliases": [
+                                {"name": "any", "type": "hostnameAlias"},
+                                {"name": "none", "type": "defaultAlias"},
+                            ],
                         }
                     ],
                     "virtualhostnodes": [

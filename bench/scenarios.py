@@ -6,6 +6,7 @@ import subprocess
 from itertools import product
 from typing import ClassVar
 
+from bench.amqp010 import LOADS010
 from bench.amqp10 import LOADS10
 from bench.audits import measured as audited
 from bench.backlogs import Backlog, DeadLetters, History, LongBacklog, PriorityBacklog
@@ -182,6 +183,7 @@ SCENARIOS: dict[str, Scenario] = {
         *LOADS10,
         HeldDeliveries("amqp10-held-received", "1,000,000 deliveries that no consumer settles", received),
         HeldDeliveries("amqp10-held-published", "1,000,000 deliveries that no producer settles", published),
+        *LOADS010,
         *ROCKETMQ_RATES,
         RocketmqJava(),
         HalfDue(),

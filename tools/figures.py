@@ -144,6 +144,17 @@ _LINK_ROWS: Final[Rows] = {
     ("amqp10-held-published", "amqp10-held-published.restart"): "— restart with them",
     ("amqp10-held-published", "amqp10-held-published.restart-killed"): "— restart with them after `kill -9`",
 }
+_SESSION_ROWS: Final[Rows] = {
+    ("amqp010-transient", "amqp010-transient"): "transient, window credit",
+    ("amqp010-varied-transient", "amqp010-varied-transient"): "— varied",
+    ("amqp010-durable", "amqp010-durable"): "durable, completed before they count, accepted",
+    ("amqp010-varied-durable", "amqp010-varied-durable"): "— varied",
+    ("amqp010-varied-tx100", "amqp010-varied-tx100"): "— varied, transactions of 100",
+    ("amqp010-xa32", "amqp010-xa32"): "two-phase commits, 32 branches at once",
+    ("amqp010-xa", "amqp010-xa.concurrent-share"): "— divided by those over AMQP 0-9-1",
+    ("amqp010-xa", "amqp010-xa.one"): "two-phase commits, one branch at a time",
+    ("amqp010-xa", "amqp010-xa.one-share"): "— divided by those over AMQP 0-9-1",
+}
 _ROCKETMQ_ROWS: Final[Rows] = {
     ("rocketmq-remoting", "rocketmq-remoting.tx1-100"): "remoting: transactions, one at a time, 100 B",
     ("rocketmq-remoting", "rocketmq-remoting.tx1-1000"): "— 1 kB",
@@ -201,6 +212,7 @@ def _spark_costs() -> Rows:
 _LINKS: Final = Comparison(
     "AMQP 1.0", "AMQP 1.0. The ratio is to the better of the two others.", ("Artemis", "Broker-J"), _LINK_ROWS
 )
+_SESSIONS: Final = Comparison("AMQP 0-10", "AMQP 0-10, with window credit.", ("Broker-J",), _SESSION_ROWS)
 _ROCKETMQ: Final = Comparison(
     "RocketMQ", "RocketMQ's protocols. Both brokers sync before they answer.", ("RocketMQ",), _ROCKETMQ_ROWS
 )
@@ -271,7 +283,7 @@ _EXPLAINED: Final = (
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
     ROOT / "README.md": Figures(
-        _README, _PAIRS, _NEIGHBOURS, (_LINKS, _ROCKETMQ, *_kafka("varied-all", "uniform-all"))
+        _README, _PAIRS, _NEIGHBOURS, (_LINKS, _SESSIONS, _ROCKETMQ, *_kafka("varied-all", "uniform-all"))
     ),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK, comparisons=_kafka(*_KINDS_OF_ROWS)),

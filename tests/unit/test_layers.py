@@ -82,11 +82,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "wire.formats",
     ),
     "java": (),
-    # It measures any broker, so it imports none; the codec of AMQP 1.0, frames and messages know no broker.
+    # It measures any broker, so it imports none; the codecs of AMQP 0-10 and 1.0, frames and messages know no broker.
     "perf": (
         "text",
         "urls",
         "wire.addresses",
+        "wire.amqp010.codec",
         "wire.amqp10.codec",
         "wire.http2.frames",
         "wire.rocketmq.proto",

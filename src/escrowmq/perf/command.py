@@ -13,8 +13,11 @@ from escrowmq.perf.report import LiveDisplay, document, summary
 from escrowmq.perf.runner import run
 from escrowmq.perf.url import parse_url
 from escrowmq.perf.workload import (
+    AMQP010,
     AMQP091,
     AMQP10,
+    COMPLETION,
+    EXPLICIT,
     FIRST,
     MAX_SIZE,
     ONE_PHASE,
@@ -58,13 +61,15 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 )
 @click.option(
     "--protocol",
-    type=click.Choice([AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC]),
-    help="AMQP 0-9-1 (the default) or 1.0, or RocketMQ's classic remoting or gRPC.",
+    type=click.Choice([AMQP091, AMQP010, AMQP10, ROCKETMQ, ROCKETMQ_GRPC]),
+    help="AMQP 0-9-1 (the default), 0-10 or 1.0, or RocketMQ's classic remoting or gRPC.",
 )
 @click.option(
     "--mode",
-    type=click.Choice([PRESETTLED, FIRST, SECOND]),
-    help="With AMQP 1.0: who settles. Without it, first for confirms and acknowledgements, otherwise presettled.",
+    type=click.Choice([PRESETTLED, FIRST, SECOND, COMPLETION, EXPLICIT]),
+    help="With AMQP 1.0, who settles: presettled, first or second. Without it, first for confirms and "
+    "acknowledgements, otherwise presettled. With AMQP 0-10, what confirms: completion (the default) or explicit "
+    "acceptance.",
 )
 @click.option(
     "--scenario", type=click.Choice(list(SCENARIOS)), help="Start from this scenario; the options below change it."
@@ -149,7 +154,7 @@ def perf(
     quiet: bool,
     **changes: Any,
 ) -> None:
-    """Load a broker by AMQP 0-9-1, AMQP 1.0 or a protocol of RocketMQ, and measure rates and latency.
+    """Load a broker by AMQP 0-9-1, 0-10 or 1.0, or by a protocol of RocketMQ, and measure rates and latency.
 
     Ends with an error if the broker cannot be reached, closes the connection, stalls, or does not deliver what was
     published. Ctrl-C ends the run and prints the results so far.
@@ -162,6 +167,7 @@ def perf(
       escrowmq perf --url amqp://guest:guest@127.0.0.1:5672/ --size 1000 --count 100000 --persistent --confirms
       escrowmq perf --scenario tx100 --producers 4 --json --quiet
       escrowmq perf --protocol amqp10 --scenario varied-confirms --mode second
+      escrowmq perf --protocol amqp010 --scenario xa32
       escrowmq perf --protocol rocketmq --tx-size 1 --window 64 --queues 4
     """
     changes = {name: value for name, value in changes.items() if value is not None}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from escrowmq.perf.amqp010.session import open_session as open_amqp010
 from escrowmq.perf.amqp091.session import open_session as open_amqp091
 from escrowmq.perf.amqp10.session import open_session as open_amqp10
 from escrowmq.perf.errors import PerfError
@@ -18,11 +19,12 @@ from escrowmq.perf.rocketmq.grpc.session import GrpcRunSession
 from escrowmq.perf.rocketmq.remoting.session import RemotingSession
 from escrowmq.perf.totals import Totals
 from escrowmq.perf.url import Target
-from escrowmq.perf.workload import AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC, Workload
+from escrowmq.perf.workload import AMQP010, AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC, Workload
 
 _SETTLE_TIMEOUT = 30.0
 _OPENS: dict[str, Callable[[Target, Workload, Totals], RunSession]] = {
     AMQP091: open_amqp091,
+    AMQP010: open_amqp010,
     AMQP10: open_amqp10,
     ROCKETMQ: RemotingSession,
     ROCKETMQ_GRPC: GrpcRunSession,

@@ -11,11 +11,14 @@ from escrowmq.perf.messages import Variety
 KB = 1024
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
-AMQP091, AMQP10, ROCKETMQ, ROCKETMQ_GRPC = "amqp091", "amqp10", "rocketmq", "rocketmq-grpc"
+AMQP091, AMQP010, AMQP10 = "amqp091", "amqp010", "amqp10"
+ROCKETMQ, ROCKETMQ_GRPC = "rocketmq", "rocketmq-grpc"
 """The protocols. Those of RocketMQ are classic remoting and gRPC."""
 MAX_ROCKETMQ_SIZE = 256 * KB
 PRESETTLED, FIRST, SECOND = "presettled", "first", "second"
 """The settlement modes of AMQP 1.0."""
+COMPLETION, EXPLICIT = "completion", "explicit"
+"""What confirms a message in AMQP 0-10: the completion of its transfer, or its acceptance."""
 TWO_PHASE = "two-phase"
 ONE_PHASE = "one-phase"
 
@@ -69,7 +72,9 @@ class Workload:
     """With RocketMQ's gRPC: host and port of the name server, by which the topic is declared; empty: the same host."""
     protocol: str = AMQP091
     mode: str = ""
-    """The settlement mode of AMQP 1.0; empty: `first` for what is confirmed or acknowledged, otherwise presettled."""
+    """The settlement mode of AMQP 1.0; empty: `first` for what is confirmed or acknowledged, otherwise presettled. For
+    AMQP 0-10, what confirms a message; empty: its completion.
+    """
     xa: str = ""
     """How branches of distributed transactions (dtx) are committed: "two-phase" or "one-phase"; empty: `tx`."""
     ack_every: int = 100
@@ -164,8 +169,8 @@ class Workload:
     def _check_amqp10(self) -> None:
         """Raise WrongUsage if a figure has no meaning in AMQP 1.0, or its mode none in this load."""
         if self.protocol != AMQP10:
-            if self.mode:
-                raise WrongUsage("--mode needs --protocol amqp10")
+            if self.mode in (PRESETTLED, FIRST, SECOND):
+                raise WrongUsage(f"--mode {self.mode} needs --protocol amqp10")
             return
         if self.xa or self.rpc or self.get or self.keys or self.fanout or self.channels > 1 or self.subscriptions > 1:
             raise WrongUsage(
@@ -173,6 +178,17 @@ class Workload:
             )
         if self.random or (self.producers and self.queues > min(self.producers, self.consumers or self.producers)):
             raise WrongUsage("--protocol amqp10 needs a producer and a consumer for each queue, and excludes --random")
+
+    def _check_amqp010(self) -> None:
+        """Raise WrongUsage if a figure has no meaning in AMQP 0-10, or needs it."""
+        if self.protocol != AMQP010:
+            if self.mode in (COMPLETION, EXPLICIT):
+                raise WrongUsage(f"--mode {self.mode} needs --protocol amqp010")
+            return
+        if self.rpc or self.get:
+            raise WrongUsage("--protocol amqp010 excludes --rpc and --get")
+        if self.mode and not self.confirms:
+            raise WrongUsage("with --protocol amqp010, --mode needs --confirms")
 
     def _check_rocketmq(self) -> None:
         """Raise WrongUsage if a figure has no meaning in RocketMQ's protocols, or needs one of them."""
@@ -200,6 +216,7 @@ class Workload:
     def _check_ways(self) -> None:
         """Raise WrongUsage if ways of publishing or consuming contradict each other."""
         self._check_amqp10()
+        self._check_amqp010()
         self._check_rocketmq()
         if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
             raise WrongUsage("--keys needs --bindings of at most the same number, and excludes --fanout")

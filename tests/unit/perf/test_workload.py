@@ -77,3 +77,18 @@ def test_an_unknown_name_is_refused_with_a_list_of_the_known_ones() -> None:
 def test_contradictory_options_are_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(WrongUsage, match=complaint):
         workload_of(None, changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"protocol": "amqp091", "mode": "explicit"}, "--mode explicit needs --protocol amqp010"),
+        ({"protocol": "amqp10", "mode": "completion"}, "--mode completion needs --protocol amqp010"),
+        ({"protocol": "amqp010", "mode": "first", "confirms": True}, "--mode first needs --protocol amqp10"),
+        ({"protocol": "amqp010", "mode": "explicit"}, "--mode needs --confirms"),
+        ({"protocol": "amqp010", "get": 1}, "excludes --rpc and --get"),
+    ],
+)
+def test_a_mode_belongs_to_one_protocol(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(WrongUsage, match=text):
+        workload_of(None, changes)

@@ -10,14 +10,9 @@ from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.branches import BranchPublisher
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.amqp091.signals import take_signal
-from escrowmq.perf.errors import PerfError
-from escrowmq.perf.pace import Pace
-from escrowmq.perf.peer import Producer
+from escrowmq.perf.channels import ChannelProducer
 from escrowmq.perf.publisher import Publisher
 from escrowmq.perf.totals import Totals
-
-_WRITES_A_TURN = 4
-"""The most large writes of a producer before the loop serves the other connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +29,12 @@ TX = ChannelMode(frames.tx_select, frames.TX_SELECT_OK)
 DTX = ChannelMode(frames.dtx_select, frames.DTX_SELECT_OK)
 
 
-class PublishingProducer(Producer):
-    """Sends the publishes of its publishers, in one write for all channels that are ready."""
+class PublishingProducer(ChannelProducer[Publisher]):
+    """Sends the publishes of its publishers."""
 
     def __init__(self, connection: Connection, totals: Totals, label: str, publishers: list[Publisher]) -> None:
-        super().__init__(connection.socket, totals, label)
+        super().__init__(connection.socket, totals, label, publishers)
         self.connection = connection
-        self.publishers = {publisher.channel: publisher for publisher in publishers}
-        self._ready: list[Publisher] = []
 
     def prepare(self, mode: ChannelMode | None) -> None:
         """Open the channels in the given mode. Must be called before the load starts."""
@@ -49,63 +42,6 @@ class PublishingProducer(Producer):
             self.connection.call(channel, frames.channel_open(channel), frames.CHANNEL_OPEN_OK)
             if mode is not None:
                 self.connection.call(channel, mode.select(channel), mode.answer)
-
-    @property
-    def finished(self) -> bool:
-        return not self._unsent and all(publisher.finished for publisher in self.publishers.values())
-
-    def due_at(self) -> int | None:
-        if self._unsent:
-            return None
-        return min((due for p in self.publishers.values() if (due := p.due_at()) is not None), default=None)
-
-    def set_pace(self, rate: float, starts: list[int]) -> None:
-        for publisher, start in zip(self.publishers.values(), starts, strict=True):
-            publisher.pace = Pace(rate, start)
-
-    def stop(self) -> None:
-        for publisher in self.publishers.values():
-            publisher.stop()
-
-    def wake(self, now: int) -> None:
-        self._wake(list(self.publishers.values()), now)
-
-    def _wake(self, publishers: list[Publisher], now: int) -> None:
-        for publisher in publishers:
-            self._queue(publisher)
-        self.pump(now)
-
-    def _queue(self, publisher: Publisher) -> None:
-        if not publisher.queued:
-            publisher.queued = True
-            self._ready.append(publisher)
-
-    def pump(self, now: int) -> None:
-        self.now = now
-        if self._unsent and not self._send(self._unsent):
-            return
-        for _ in range(_WRITES_A_TURN):
-            data = self._gather(now)
-            if data is None:
-                self.wants_write = False
-                return
-            if not self._send(data):
-                return
-        self.wants_write = True
-
-    def _gather(self, now: int) -> memoryview | None:
-        ready, self._ready = self._ready, []
-        parts: list[memoryview] = []
-        for publisher in ready:
-            publisher.queued = False
-            data = publisher.take(now)
-            if data is not None:
-                parts.append(data)
-                if publisher.room(now) > 0:
-                    self._queue(publisher)
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def parse(self, data: bytearray, end: int) -> int:
         at = 0
@@ -154,12 +90,6 @@ class PublishingProducer(Producer):
             return publisher.on_branch_answer(answer, flags, self.now)
         take_signal(self, kind, payload)
         return False
-
-    def _publisher(self, channel: int) -> Publisher:
-        try:
-            return self.publishers[channel]
-        except KeyError:
-            raise PerfError(f"the broker sent a confirm on channel {channel}, which is not open") from None
 
 
 _BRANCH_ANSWER = Struct(">IH")  # method, flags

@@ -1,0 +1,89 @@
+"""Rates of AMQP 0-10, with uniform and with varied messages, and its distributed transactions beside those of 0-9-1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.amqp10 import warm_up_of
+from bench.brokers import Broker
+from bench.measure import Measurement, details, perf
+from bench.peers import BROKER_J
+from bench.scenario import Figure, Scenario, Settings
+
+_PROTOCOL = ("--protocol", "amqp010")
+_BRANCHES = {"one": "xa1", "concurrent": "xa32"}
+"""The loads with one branch at a time and with 32 at once, by the name of their figure."""
+
+
+class Rate010(Scenario):
+    """A rate under a steady load. Consumers have window credit, and publishers wait for completions."""
+
+    peers = (BROKER_J,)
+
+    def __init__(self, name: str, title: str, target: float | None, load: str, rate: str = "deliver") -> None:
+        """`load` is a scenario of the load tool."""
+        super().__init__(name, (Figure(name, title, "messages/s", ratio_at_least=target),))
+        self._load = load
+        self._rate = rate
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        result = self._run(broker, settings.duration)
+        return Measurement({self.name: result["rates"][self._rate]}, details(result))
+
+    def warm_up(self, broker: Broker, settings: Settings) -> None:
+        self._run(broker, warm_up_of(broker, settings))
+
+    def _run(self, broker: Broker, duration: float) -> dict[str, Any]:
+        return perf(broker, *_PROTOCOL, "--scenario", self._load, "--duration", str(duration))
+
+
+class Branches010(Scenario):
+    """Two-phase commits of one publish each, divided by those over AMQP 0-9-1 in the same measurement."""
+
+    peers = ()
+
+    def __init__(self) -> None:
+        super().__init__(
+            "amqp010-xa",
+            (
+                Figure("amqp010-xa.one", "AMQP 0-10: dtx, two-phase, one branch at a time", "commits/s"),
+                Figure("amqp010-xa.one-share", "— divided by those over AMQP 0-9-1", "", at_least=0.8),
+                Figure("amqp010-xa.concurrent", "— 32 branches at once", "commits/s"),
+                Figure("amqp010-xa.concurrent-share", "— divided by those over AMQP 0-9-1", "", at_least=0.8),
+            ),
+        )
+
+    def measure(self, broker: Broker, settings: Settings) -> Measurement:
+        figures: dict[str, float] = {}
+        kept: dict[str, Any] = {}
+        for name, load in _BRANCHES.items():
+            # Two halves on either side of the other protocol, because the speed of the disk varies.
+            half = settings.duration / 4
+            before, own, after = (
+                self._run(broker, load, protocol, duration)
+                for protocol, duration in (((), half), (_PROTOCOL, 2 * half), ((), half))
+            )
+            rates = [each["rates"]["confirm"] for each in (before, own, after)]
+            figures[f"{self.name}.{name}"] = rates[1]
+            figures[f"{self.name}.{name}-share"] = 2 * rates[1] / (rates[0] + rates[2])
+            kept |= {load: details(own), f"{load}-amqp091": [details(before), details(after)]}
+        return Measurement(figures, kept)
+
+    def warm_up(self, broker: Broker, settings: Settings) -> None:
+        for protocol in ((), _PROTOCOL):
+            self._run(broker, _BRANCHES["concurrent"], protocol, min(1.5, settings.duration))
+
+    def _run(self, broker: Broker, load: str, protocol: tuple[str, ...], duration: float) -> dict[str, Any]:
+        return perf(broker, *protocol, "--scenario", load, "--duration", str(duration))
+
+
+LOADS010: tuple[Scenario, ...] = (
+    Rate010("amqp010-transient", "AMQP 0-10: window credit, transient", None, "transient"),
+    Rate010("amqp010-varied-transient", "— varied", None, "varied"),
+    Rate010("amqp010-durable", "durable, completion (window 2000), accepted", None, "confirms"),
+    Rate010("amqp010-varied-durable", "— varied", 5, "varied-confirms"),
+    Rate010("amqp010-varied-tx100", "durable, varied, tx of 100, each commit awaited", None, "varied-tx100"),
+    Rate010("amqp010-xa32", "dtx, two-phase, 32 branches at once", None, "xa32", "confirm"),
+    Branches010(),
+)
+"""The loads in the order in which they run."""
