@@ -42,11 +42,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         SCENARIOS["amqp10-varied-second"],
         SCENARIOS["amqp10-varied-tx100"],
         SCENARIOS["amqp10-varied-latency"],
+        SCENARIOS["amqp010-varied-durable"],
+        SCENARIOS["amqp010-xa32"],
     ],
     ids=lambda scenario: scenario.name,
 )
 def test_a_steady_load_yields_its_figure(broker: Broker, scenario: Scenario) -> None:
     assert scenario.measure(broker, SMALL).figures[scenario.name] > 0
+
+
+def test_two_phase_commits_are_compared_with_another_protocol(broker: Broker) -> None:
+    scenario = SCENARIOS["amqp010-xa"]
+    figures = scenario.measure(broker, SMALL).figures
+    assert figures.keys() == {figure.name for figure in scenario.figures}
+    assert all(value > 0 for value in figures.values())
 
 
 def test_a_lone_message_costs_little(broker: Broker) -> None:
