@@ -34,6 +34,7 @@ _EXPIRATION: Final = 0x8000
 _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
 _TEMPLATES: Final = 64
+_BODIES: Final = 256  # sizes of bodies whose heads are remembered
 
 Template = tuple[bytes, bytes]
 """The octets of the delivery properties before and behind the times that are in the content."""
@@ -103,7 +104,7 @@ def view_of(envelope: Envelope) -> TransferView:
 class OutgoingTransfers:
     """Builds the frames of transfers to one subscription. `frame_max` is that of the connection."""
 
-    __slots__ = ("_channel", "_command", "_frame", "_frame_max", "_most")
+    __slots__ = ("_bodies", "_channel", "_command", "_frame", "_frame_max", "_most")
 
     def __init__(self, destination: str, channel: int, frame_max: int, *, explicit: bool, acquired: bool) -> None:
         """The client accepts each transfer if that is `explicit`. It has to acquire those that are not `acquired`."""
@@ -117,16 +118,18 @@ class OutgoingTransfers:
                 AcquireMode.PRE_ACQUIRED if acquired else AcquireMode.NOT_ACQUIRED,
             )
         )
+        self._bodies: dict[int, bytes] = {}  # heads of the frames of bodies, by size
         self._frame = FRAME_HEAD.pack(11, COMMAND, len(self._command) + HEAD_SIZE, 1, channel) + self._command
 
     def build(self, entries: list[Entry]) -> list[Piece]:
         """Return the frames of `entries`: one piece, or several if there are large bodies."""
         pieces: list[Piece] = []
         parts: list[bytes] = []
-        channel, most, pack, unpack, frame = self._channel, self._most, FRAME_HEAD.pack, _SIZE.unpack_from, self._frame
+        most, unpack, bodies = self._most, _SIZE.unpack_from, self._bodies
         run: Run | None = None
         flags, redelivered, start, fixed = -1, False, 0, 0
         before = behind = b""
+        heads: dict[int, bytes] = {}  # everything before the times, by the size of the message properties
         for entry in entries:
             content = entry.content
             if entry.run is not run or (entry.deliveries > 0) is not redelivered or content[0] != flags:
@@ -136,20 +139,18 @@ class OutgoingTransfers:
                     flags, start = content[0], extents(content)[0]
                     before, behind = view_of(envelope).template(envelope, flags, redelivered, run.time)
                     fixed = len(before) + start - 1 + len(behind)
+                    heads = {}
             if flags >= 0:
                 size = unpack(content, start)[0]
                 at = start + 4 + size
-                own = fixed + 4 + size if size else fixed
                 body = len(content) - at
-                if own <= most and body <= most:
+                if fixed + 4 + size <= most and body <= most:
                     parts += (
-                        frame,
-                        pack(3, HEADER, own + HEAD_SIZE, 1, channel),
-                        before,
+                        heads.get(size) or self._head(heads, size, fixed, before),
                         content[1:start],
                         behind,
                         content[start:at] if size else b"",
-                        pack(7, BODY, body + HEAD_SIZE, 1, channel),
+                        bodies.get(body) or self._body(body),
                         content[at:],
                     )
                     continue
@@ -160,6 +161,20 @@ class OutgoingTransfers:
         if parts:
             pieces.append(b"".join(parts))
         return pieces
+
+    def _head(self, heads: dict[int, bytes], size: int, fixed: int, before: bytes) -> bytes:
+        """Return the command's frame and the header's up to the times, and remember them in `heads`."""
+        own = fixed + 4 + size if size else fixed
+        head = FRAME_HEAD.pack(3, HEADER, own + HEAD_SIZE, 1, self._channel)
+        found = heads[size] = b"".join((self._frame, head, before))
+        return found
+
+    def _body(self, size: int) -> bytes:
+        """Return the head of a body's frame, and remember it."""
+        if len(self._bodies) >= _BODIES:
+            self._bodies.clear()
+        found = self._bodies[size] = FRAME_HEAD.pack(7, BODY, size + HEAD_SIZE, 1, self._channel)
+        return found
 
     def _single(self, entry: Entry) -> list[Piece]:
         """Return the frames of a delivery that is large, a dead letter, or of another protocol."""

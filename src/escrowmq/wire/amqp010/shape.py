@@ -34,9 +34,13 @@ Place = tuple[int, int, bool]
 
 
 class PropertiesShape:
-    """The shape of properties of one length. Texts have this shape if they are ASCII, so that they need no decoding."""
+    """The shape of properties of one length. Texts have this shape if they are ASCII, so that they need no decoding.
 
-    __slots__ = ("_fixed", "_texts", "_unpack")
+    `layout` (of the module `struct`) takes the octets that are fixed, which are `fixed`, out of properties. `texts`
+    takes out their texts; it is empty if they have none.
+    """
+
+    __slots__ = ("_texts", "_unpack", "fixed", "layout", "texts")
 
     def __init__(self, octets: bytes, places: list[Place]) -> None:
         """Learn the shape of `octets`, which are well-formed, from the values in them, in their order."""
@@ -47,14 +51,15 @@ class PropertiesShape:
             fixed.append(f"{begin - at}s{end - begin}x")
             texts.append(f"{begin - at}x{end - begin}{'s' if text else 'x'}")
             at = end
-        layout = Struct(f">{''.join(fixed)}{len(octets) - at}s")
-        self._unpack = layout.unpack
-        self._fixed = layout.unpack(octets)
-        self._texts = Struct(f">{''.join(texts)}{len(octets) - at}x").unpack if any(p[2] for p in places) else None
+        self.layout = f"{''.join(fixed)}{len(octets) - at}s"
+        self.texts = "".join(texts) if any(text for _, _, text in places) else ""
+        self._unpack = Struct(f">{self.layout}").unpack
+        self._texts = Struct(f">{self.texts}{len(octets) - at}x").unpack if self.texts else None
+        self.fixed: tuple[bytes, ...] = self._unpack(octets)
 
     def has(self, octets: bytes) -> bool:
         """Return whether `octets`, of the same length, have this shape."""
-        if self._unpack(octets) != self._fixed:
+        if self._unpack(octets) != self.fixed:
             return False
         return octets.isascii() or self._texts is None or all(map(bytes.isascii, self._texts(octets)))
 
