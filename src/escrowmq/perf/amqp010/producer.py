@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
-
 from escrowmq.perf.amqp010.connection import SessionConnection
 from escrowmq.perf.amqp010.frames import FrameReader, Received, raise_if_ended
 from escrowmq.perf.amqp010.publishers import SessionPublisher, status_of
 from escrowmq.perf.channels import ChannelProducer
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.totals import Totals
-from escrowmq.wire.amqp010.codec.frames import COMMAND, CONTROL, HEAD_SIZE, WHOLE
+from escrowmq.wire.amqp010.codec.answers import COMPLETED_SIZE, RESULT_SIZE, read_completed, read_result
+from escrowmq.wire.amqp010.codec.frames import HEAD_SIZE
 from escrowmq.wire.amqp010.codec.spec import (
     ExecutionResult,
     MessageAccept,
     MessageReject,
     MessageTransfer,
     SessionCompleted,
-    XaResult,
 )
 from escrowmq.wire.amqp010.codec.structs import Command
-
-# Of most answers only the numbers differ, so these are read without the codec: session.completed with one range, and
-# execution.result with an XA status.
-_COMPLETED: Final = Struct(">BBHxBH4x 4sHII")
-_COMPLETED_HEAD: Final = (WHOLE, CONTROL, _COMPLETED.size, 0)
-_COMPLETED_FIELDS: Final = SessionCompleted.CODE.to_bytes(2, "big") + b"\x01\x00", 8
-_RESULT: Final = Struct(">BBHxBH4x 2s2x2sI 8sH")
-_RESULT_HEAD: Final = (WHOLE, COMMAND, _RESULT.size, 1)
-_RESULT_FIELDS: Final = ExecutionResult.CODE.to_bytes(2, "big"), b"\x03\x00"
-_RESULT_XA: Final = b"\0\0\0\x06" + XaResult.CODE.to_bytes(2, "big") + b"\x01\x00"
 
 
 class SessionsProducer(ChannelProducer[SessionPublisher]):
@@ -65,14 +52,15 @@ class SessionsProducer(ChannelProducer[SessionPublisher]):
     def _quick(self, data: bytearray, at: int, end: int) -> int:
         """Take a frame of the usual answers. Returns its size, or 0 if it is another frame."""
         size = data[at + 2] << 8 | data[at + 3]
-        if size == _COMPLETED.size and end - at >= size:
-            *head, channel, code, width, first, last = _COMPLETED.unpack_from(data, at)
-            if tuple(head) == _COMPLETED_HEAD and (code, width) == _COMPLETED_FIELDS:
-                self._completed(channel, first, last)
+        if size == COMPLETED_SIZE and end - at >= size:
+            completed = read_completed(data, at)
+            if completed is not None:
+                self._completed(*completed)
                 return size
-        elif size == _RESULT.size and end - at >= size:
-            *head, channel, code, flags, number, struct, status = _RESULT.unpack_from(data, at)
-            if tuple(head) == _RESULT_HEAD and (code, flags) == _RESULT_FIELDS and struct == _RESULT_XA:
+        elif size == RESULT_SIZE and end - at >= size:
+            result = read_result(data, at)
+            if result is not None:
+                channel, number, status = result
                 publisher = self._publisher(channel)
                 publisher.numbers.received += 1
                 if publisher.on_result(number, status, self.now):

@@ -25,7 +25,6 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageSubscribe,
     MessageTransfer,
     QueueDeclare,
-    SessionCompleted,
 )
 from escrowmq.wire.amqp010.faults import ConnectionFault, SessionFault
 from escrowmq.wire.amqp010.handlers import HANDLERS
@@ -170,7 +169,7 @@ class Execution:
         if reply is not None:
             self._after = max(self._after, reply.after)
             if reply.result is not None:
-                session.send(ExecutionResult(number & MASK, reply.result), after=reply.after)
+                session.send_result(number & MASK, reply.result, reply.after)
         self._reported.add(number, number)
         session.connection.answer_later(session)
 
@@ -211,7 +210,7 @@ class Execution:
         """Send the completions that are due."""
         if self._reported:
             after, self._after = self._after, 0
-            self._session.send_control(SessionCompleted(wire_ranges(self._reported.take())), after)
+            self._session.send_completed(wire_ranges(self._reported.take()), after)
 
     # -- controls
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from escrowmq.core.budget import CHANNEL
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.ports import ReceiverOrigin
+from escrowmq.wire.amqp010.codec.answers import completed_frame, result_frame
 from escrowmq.wire.amqp010.codec.commands import encode_command
 from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, HEADER, assembly, control_frame
 from escrowmq.wire.amqp010.codec.spec import (
     DetachCode,
     ErrorCode,
     ExecutionException,
+    ExecutionResult,
     SessionAttach,
     SessionAttached,
     SessionCommandPoint,
@@ -33,6 +35,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     SessionKnownCompleted,
     SessionRequestTimeout,
     SessionTimeout,
+    XaResult,
 )
 from escrowmq.wire.amqp010.exceptions import ERROR_CODES, exception
 from escrowmq.wire.amqp010.execution import Execution
@@ -44,7 +47,8 @@ from escrowmq.wire.outbox import LARGE
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.wire.amqp010.codec.frames import Assembly, Segment
-    from escrowmq.wire.amqp010.codec.structs import Command, Control
+    from escrowmq.wire.amqp010.codec.structs import Command, Control, Struct
+    from escrowmq.wire.amqp010.codec.types import Ranges
     from escrowmq.wire.amqp010.connection import Connection
     from escrowmq.wire.amqp010.ports import Content, P, Reply, SessionPart, SessionPort
     from escrowmq.wire.amqp010.runs import TransferRuns
@@ -137,6 +141,21 @@ class Session:
     def send_control(self, control: Control, after: int = 0) -> None:
         """Send a control when the log is synced up to `after`."""
         self.connection.put(self.lane, control_frame(self.channel, control), after)
+
+    def send_result(self, number: int, result: Struct, after: int) -> None:
+        """Send the result of a command when the log is synced up to `after`."""
+        if type(result) is XaResult and result.status is not None and not self.ending:
+            self.next_id += 1
+            self.connection.put(self.lane, result_frame(self.channel, number, result.status), after)
+        else:
+            self.send(ExecutionResult(number, result), after=after)
+
+    def send_completed(self, ranges: Ranges, after: int) -> None:
+        """Send the completion of commands when the log is synced up to `after`."""
+        if len(ranges) == 1:
+            self.connection.put(self.lane, completed_frame(self.channel, *ranges[0]), after)
+        else:
+            self.send_control(SessionCompleted(ranges), after)
 
     def _put(self, pieces: list[Piece], after: int) -> None:
         if any(len(piece) >= LARGE for piece in pieces):
