@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 INFINITE: Final = 0xFFFFFFFF
 """The value of message.flow that ends the limit."""
+MOST_FLUSHES: Final = 100
+"""The most commands message.flush of a session that may be incomplete. Other commands complete between them, so each of
+them is a gap in what the broker reports.
+"""
 
 
 def message_set_flow_mode(session: SessionPort, command: MessageSetFlowMode, _: Content | None) -> None:
@@ -60,7 +64,11 @@ def message_flow(session: SessionPort, command: MessageFlow, _: Content | None) 
 
 def message_flush(session: SessionPort, command: MessageFlush, _: Content | None) -> Outcome:
     """Use up the credit with what is ready, and cancel the rest. The command is completed after that."""
-    subscription = session.part(Subscriptions).named(command.destination)
+    subscriptions = session.part(Subscriptions)
+    subscription = subscriptions.named(command.destination)
+    if subscriptions.flushing >= MOST_FLUSHES:
+        raise BrokerError(Condition.LIMIT_EXCEEDED, f"{MOST_FLUSHES} commands message.flush are not complete")
+    subscriptions.flushing += 1
     subscription.flushes.append(session.current)
     subscription.consumer.drain()
     return LATER

@@ -8,6 +8,7 @@ the `sync` flag, by `execution.sync` or by `session.flush`. Commands whose handl
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,7 +57,8 @@ class Execution:
         self._known = 0  # commands below this number were received; if they come again, they are not executed again
         self.current = -1
         """The number of the command that is executed."""
-        self._pending: dict[int, Command] = {}
+        # Commands leave at the front, where a dict would search past all that have left before.
+        self._pending: OrderedDict[int, Command] = OrderedDict()
         self._reported = Numbers()  # to be reported at the end of the turn
         self._after = 0
         self._transfer: tuple[bytes, MessageTransfer] | None = None  # the last one; most of them are equal
@@ -135,14 +137,14 @@ class Execution:
                     f"{command.NAME} of {size} bytes, with its arguments, is larger than {session.limits.arguments} "
                     "bytes, the configured limit",
                 )
+        if len(self._pending) >= MOST_PENDING:
+            raise BrokerError(Condition.LIMIT_EXCEEDED, f"{MOST_PENDING} commands of the session are not complete")
         own = OWN.get(kind)
         if own is not None:
             return own(session, command, content)
         handler = HANDLERS.get(kind)
         if handler is None:
             raise BrokerError(Condition.NOT_IMPLEMENTED, f"{command.NAME} is not for a server")
-        if len(self._pending) >= MOST_PENDING:
-            raise BrokerError(Condition.LIMIT_EXCEEDED, f"{MOST_PENDING} commands of the session are not complete")
         return handler(session, command, content)
 
     def _working(self, number: int, command: Command, work: Work) -> Work:

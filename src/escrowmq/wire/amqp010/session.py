@@ -8,6 +8,7 @@ ends it with `session.detached` at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +59,7 @@ LONGEST_NAME: Final = 1024
 """The longest name of a session, in octets."""
 MOST_GAPS: Final = 10_000
 """The most ranges of commands that a client may leave incomplete."""
+_RANGES: Final = 64  # ranges of completed commands up to which they are a single piece of work
 
 
 class Session:
@@ -265,16 +267,32 @@ class Session:
         self.execution.begin_at(control.command_id or 0)
 
     def completed(self, control: SessionCompleted) -> None:
-        """Note that the client has completed commands of the broker. Raises SessionFault, INVALID_ARGUMENT."""
-        for first, last in counted(control.commands or (), self.next_id):
+        """Note that the client has completed commands of the broker. Many ranges are noted in pieces. Raises
+        SessionFault, INVALID_ARGUMENT.
+        """
+        ranges = counted(control.commands or (), self.next_id)
+        for _, last in ranges:
             if last >= self.next_id:
                 raise SessionFault(DetachCode.UNKNOWN_IDS, f"command {last} was completed, but never sent")
+        work = self._completing(ranges, control)
+        if len(ranges) > _RANGES:
+            self.await_rest(work)
+        else:
+            deque(work, 0)
+
+    def _completing(self, ranges: list[tuple[int, int]], control: SessionCompleted) -> Iterator[None]:
+        """Yield whenever the turn's budget is used up. Raises LIMIT_EXCEEDED."""
+        requests = self.broker.engine.requests
+        for first, last in ranges:
             if last < 0:
                 continue
             new = self._completed.add(max(first, 0), last)
             for each in new:
                 for part in list(self._parts.values()):
                     part.completed(*each)
+            requests.left -= 1
+            if requests.left <= 0:
+                yield None
         if len(self._completed) > MOST_GAPS:
             raise BrokerError(Condition.LIMIT_EXCEEDED, f"commands are incomplete in {len(self._completed)} places")
         if control.timely_reply:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 500
 """Unsettled deliveries up to which an acceptance is a single piece of work."""
 _ACCEPTED_TOGETHER: Final = 2 * TOGETHER  # acceptances cost less than returns
+_ACQUIRED: Final = 8191 - TOGETHER  # ranges of acquired messages; one piece may add others, and a result has 8,191
 _RANGES: Final = 64  # ranges up to which an acceptance is a single piece of work
 _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
@@ -157,14 +158,14 @@ def message_reject(session: SessionPort, command: MessageReject, _: Content | No
 
 def message_acquire(session: SessionPort, command: MessageAcquire, _: Content | None) -> Work:
     """Take messages that were shown to browsing subscriptions, as far as they are still in their queues. The result
-    names those that the client has now.
+    names those that the client has now. More ranges than a result can have are not acquired.
     """
     subscriptions = session.part(Subscriptions)
     engine = session.broker.engine
     acquired = Numbers()
     for first, last in counted(command.transfers or (), session.next_id):
         number = first
-        while number <= last:
+        while number <= last and len(acquired) < _ACQUIRED:
             most = min(max(engine.requests.left // EXAMINED, 1), TOGETHER)
             runs, number = subscriptions.shown.take(number, last, most)
             for run in runs:

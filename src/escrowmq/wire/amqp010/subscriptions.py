@@ -90,6 +90,8 @@ class Subscriptions:
         self.ages = DeliveryAges()
         self.shown = Shown()
         self._released: dict[bool, Numbers] = {}
+        self.flushing = 0
+        """The number of commands message.flush that are not complete."""
         self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self._stalled: dict[Consumer, None] = {}  # consumers to be served when the session is writable
         self._left = False
@@ -120,6 +122,7 @@ class Subscriptions:
     def answer_flushes(self, subscription: QueueSubscription) -> None:
         """Complete the commands that wait for the end of a drain."""
         flushes, subscription.flushes = subscription.flushes, []
+        self.flushing -= len(flushes)
         for number in flushes:
             self.session.answer(number, None)
 

@@ -14,10 +14,11 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageStop,
     MessageTransfer,
     SessionCompleted,
+    SessionFlush,
 )
 from escrowmq.wire.amqp010.credit import INFINITE
 from escrowmq.wire.amqp010.subscriptions import Subscriptions
-from tests.unit.wire.amqp010.clients import Client
+from tests.unit.wire.amqp010.clients import Client, server
 from tests.unit.wire.amqp010.messaging import bodies, flow, octets, publish, queue, subscribe
 
 CREDIT, WINDOW = FlowMode.CREDIT, FlowMode.WINDOW
@@ -212,3 +213,29 @@ def test_unlimited_credit_keeps_no_record_of_transfers() -> None:
     for number in range(50):
         client.send_bytes(octets(client, b"%d" % number))
     assert len(client.port.endpoint.sessions[1].part(Subscriptions).in_flight) == 0
+
+
+@pytest.mark.rule("FAIR-1")
+def test_flushes_that_are_pending_are_limited() -> None:
+    client = Client(server(unsettled=1))
+    queue(client.server)
+    subscribe(client)
+    publish(client, b"a")
+    publish(client, b"b")  # waits until the first one is settled, and so does the flush
+    client.inbox.clear()
+    client.send_bytes(
+        b"".join(client.octets(MessageFlush("d")) + client.octets(MessageFlow("d", 0, 0)) for _ in range(100))
+    )
+    client.control(SessionFlush(completed=True))
+    told = [each.operation for each in client.inbox if isinstance(each.operation, SessionCompleted)]
+    assert len(told[-1].commands or ()) == 101
+    client.inbox.clear()
+    client.refused(MessageFlush("d"), ErrorCode.RESOURCE_LIMIT_EXCEEDED)
+
+
+def test_a_flush_that_is_complete_does_not_count() -> None:
+    client = Client()
+    queue(client.server)
+    subscribe(client)
+    for _ in range(101):
+        client.do(MessageFlush("d"))

@@ -213,6 +213,19 @@ def test_pending_commands_are_limited(handles: Handles, monkeypatch: pytest.Monk
     client.refused(QueueDeclare("c"), ErrorCode.RESOURCE_LIMIT_EXCEEDED)
 
 
+@pytest.mark.rule("FAIR-3")
+def test_requests_for_completion_that_are_pending_are_limited(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "MOST_PENDING", 3)
+    handles(QueueDeclare, lambda *_: LATER)
+    client = Client()
+    client.command(QueueDeclare("a"))
+    client.command(ExecutionSync())
+    client.command(ExecutionSync())
+    client.refused(ExecutionSync(), ErrorCode.RESOURCE_LIMIT_EXCEEDED)
+
+
 def test_content_is_for_transfers_only() -> None:
     Client().refused(ExecutionSync(), ErrorCode.COMMAND_INVALID, body=b"x")
 

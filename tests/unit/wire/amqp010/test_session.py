@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -397,3 +398,23 @@ def test_a_user_has_a_limit_on_channels() -> None:
     client.server.broker.access.defaults = DefaultLimits(channels_of_user=1)
     client.control(SessionAttach(b"second"), 2)
     assert client.expect(SessionDetached).code == DetachCode.TRANSPORT_BUSY
+
+
+@pytest.mark.rule("FAIR-1")
+def test_many_ranges_of_completions_are_noted_in_several_turns() -> None:
+    client = Client()
+    session = client.port.endpoint.sessions[1]
+    session.next_id = 4000
+    requests = client.server.broker.engine.requests
+    left: list[int] = []
+
+    class Watcher(Recorder):
+        def completed(self, first: int, last: int) -> None:
+            left.append(requests.left)
+
+    session.part(Watcher)
+    client.control(SessionCompleted(tuple((number, number) for number in range(3999, 0, -2)), timely_reply=True))
+    assert len(left) == 2000
+    assert min(left) > 0
+    assert len([now for now, later in pairwise(left) if later > now]) > 1  # new turns
+    assert len(client.expect(SessionKnownCompleted).commands or ()) == 2000

@@ -10,10 +10,11 @@ import pytest
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.watch import Watch
 from escrowmq.core.queues.queue import Queue
-from escrowmq.wire.amqp010 import subscriptions
+from escrowmq.wire.amqp010 import settling, subscriptions
 from escrowmq.wire.amqp010.codec.spec import (
     Acquired,
     ErrorCode,
+    ExecutionResult,
     MessageAccept,
     MessageAcquire,
     MessageReject,
@@ -246,3 +247,22 @@ def test_releases_in_a_transaction_are_limited(monkeypatch: pytest.MonkeyPatch) 
     client.do(MessageAccept(((0, 5),)))
     client.do(MessageRelease(((0, 0), (2, 2))))
     client.refused(MessageRelease(((4, 4),)), 506)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_no_more_ranges_are_acquired_than_a_result_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "_ACQUIRED", 20)
+    monkeypatch.setattr(settling, "TOGETHER", 5)
+    client = Client()
+    found = queue(client.server)
+    publish(client, *[b"x"] * 100)
+    client.inbox.clear()
+    subscribe(client, accept_mode=1, acquire_mode=1)
+    client.command(MessageAcquire(tuple((number, number) for number in range(1, 40, 2))))
+    client.inbox.clear()
+    client.command(MessageAcquire(((0, 99),)))
+    (result,) = [each.operation for each in client.inbox if isinstance(each.operation, ExecutionResult)]
+    assert isinstance(result.value, Acquired)
+    acquired = result.value.transfers or ()
+    assert 20 <= len(acquired) <= 25
+    assert found.unsettled == 20 + sum(last + 1 - first for first, last in acquired)
