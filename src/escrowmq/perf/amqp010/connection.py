@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from escrowmq.perf.amqp010 import frames
-from escrowmq.perf.amqp010.frames import FrameReader, Received, raise_if_ended
+from escrowmq.perf.amqp010.frames import AssemblyReader, ReceivedAssembly, raise_if_ended
 from escrowmq.perf.errors import PerfError, RefusedLogin
 from escrowmq.perf.url import Target
 from escrowmq.wire.amqp010.codec.frames import MOST_FRAME_MAX, PROTOCOL_HEADER
@@ -62,8 +62,8 @@ class SessionConnection:
         self.frame_max = MOST_FRAME_MAX
         self.channel_max = 0
         self.sessions: dict[int, SessionNumbers] = {}
-        self._found: list[Received] = []
-        self._reader = FrameReader(self._found.append)
+        self._found: list[ReceivedAssembly] = []
+        self._reader = AssemblyReader(self._found.append)
         self._received = b""
         try:
             self.socket = socket.create_connection((target.host, target.port), timeout)
@@ -175,7 +175,7 @@ class SessionConnection:
             if isinstance(found, kind):
                 return found
 
-    def _next(self, *, raising: bool = True) -> Received:
+    def _next(self, *, raising: bool = True) -> ReceivedAssembly:
         """Return what the broker sends next. Raises PerfError if it ends the session or the connection instead."""
         while not self._found:
             size = self._reader.take(self._received, 0, len(self._received))

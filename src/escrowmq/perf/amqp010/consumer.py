@@ -8,7 +8,7 @@ from uuid import UUID
 
 from escrowmq.perf.amqp010 import frames
 from escrowmq.perf.amqp010.connection import SessionConnection
-from escrowmq.perf.amqp010.frames import Received, raise_if_ended
+from escrowmq.perf.amqp010.frames import ReceivedAssembly, raise_if_ended
 from escrowmq.perf.amqp010.reading import TransferCount
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.messages import STAMP_SIZE
@@ -123,7 +123,7 @@ class WindowConsumer(Consumer):
             answer += frames.command(CHANNEL, MessageAccept(((first, last),)))
         self._append(answer, self.now)
 
-    def _on_received(self, received: Received) -> None:
+    def _on_received(self, received: ReceivedAssembly) -> None:
         found = received.what
         raise_if_ended(found)
         if isinstance(found, SessionCompleted):

@@ -34,7 +34,7 @@ LARGEST: Final = 64 * 1024 * 1024
 _LIMITS: Final = (LARGEST, LARGEST, LARGEST, LARGEST)
 
 
-class Received(NamedTuple):
+class ReceivedAssembly(NamedTuple):
     """A control or a command of the broker, on a channel. A command may have a header and a body."""
 
     channel: int
@@ -66,10 +66,10 @@ def frame_size(data: bytes | bytearray, at: int) -> int:
     return int(size)
 
 
-class FrameReader:
+class AssemblyReader:
     """Puts frames together. `on_received` gets each control and each command."""
 
-    def __init__(self, on_received: Callable[[Received], None]) -> None:
+    def __init__(self, on_received: Callable[[ReceivedAssembly], None]) -> None:
         self._on_received = on_received
         self._parts: dict[tuple[int, bool], Assembly] = {}  # incomplete controls and commands by channel
 
@@ -85,7 +85,7 @@ class FrameReader:
         try:
             if flags == WHOLE and (channel, track == 0) not in self._parts:
                 found = decode_control(payload) if kind == CONTROL else decode_command(payload)[0]
-                self._on_received(Received(channel, found))
+                self._on_received(ReceivedAssembly(channel, found))
             else:
                 self._part(channel, flags, kind, payload)
         except CodecError as error:
@@ -100,10 +100,10 @@ class FrameReader:
         del self._parts[key]
         segments = parts.segments
         if kind == CONTROL:
-            self._on_received(Received(channel, decode_control(segments[CONTROL])))
+            self._on_received(ReceivedAssembly(channel, decode_control(segments[CONTROL])))
         else:
             found = decode_command(segments[COMMAND])[0]
-            self._on_received(Received(channel, found, segments.get(HEADER, b""), segments.get(BODY, b"")))
+            self._on_received(ReceivedAssembly(channel, found, segments.get(HEADER, b""), segments.get(BODY, b"")))
 
 
 def raise_if_ended(found: Control | Command) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from escrowmq.perf.amqp010.connection import SessionConnection
-from escrowmq.perf.amqp010.frames import FrameReader, Received, raise_if_ended
+from escrowmq.perf.amqp010.frames import AssemblyReader, ReceivedAssembly, raise_if_ended
 from escrowmq.perf.amqp010.publishers import SessionPublisher, status_of
 from escrowmq.perf.channels import ChannelProducer
 from escrowmq.perf.errors import PerfError
@@ -28,7 +28,7 @@ class SessionsProducer(ChannelProducer[SessionPublisher]):
     ) -> None:
         super().__init__(connection.socket, totals, label, publishers)
         self.connection = connection
-        self._reader = FrameReader(self._on_received)
+        self._reader = AssemblyReader(self._on_received)
         self._woken: list[SessionPublisher] = []
         rest = connection.rest
         self._buffer[: len(rest)] = rest
@@ -68,7 +68,7 @@ class SessionsProducer(ChannelProducer[SessionPublisher]):
                 return size
         return 0
 
-    def _on_received(self, received: Received) -> None:
+    def _on_received(self, received: ReceivedAssembly) -> None:
         found = received.what
         raise_if_ended(found)
         if isinstance(found, SessionCompleted):

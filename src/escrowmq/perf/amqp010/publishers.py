@@ -210,7 +210,7 @@ class CommittingPublisher(SessionPublisher, TransactingPublisher):
         return True
 
 
-class BranchPublisher(SessionPublisher, TransactingPublisher):
+class SessionBranchPublisher(SessionPublisher, TransactingPublisher):
     """Repeats: publish `size` messages in a branch, end it, prepare it, commit it, and wait for the result.
 
     Commands that need no result first are sent in one write: start, transfers, end and prepare (or the one-phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from escrowmq.perf.amqp010.frames import FrameReader, Received, frame_size
+from escrowmq.perf.amqp010.frames import AssemblyReader, ReceivedAssembly, frame_size
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.sampling import SAMPLED_BYTES
 from escrowmq.wire.amqp010.codec.frames import (
@@ -36,9 +36,9 @@ class TransferCount:
     everything else.
     """
 
-    def __init__(self, on_received: Callable[[Received], None], on_content: OnContent, *, every: bool) -> None:
+    def __init__(self, on_received: Callable[[ReceivedAssembly], None], on_content: OnContent, *, every: bool) -> None:
         self.count = 0
-        self._reader = FrameReader(on_received)
+        self._reader = AssemblyReader(on_received)
         self._on_content = on_content
         self._every = every
         self._mark = b""  # the beginning of the last command

@@ -8,7 +8,12 @@ from escrowmq.perf.amqp010.connection import SessionConnection, SessionNumbers
 from escrowmq.perf.amqp010.consumer import CHANNEL, WindowConsumer
 from escrowmq.perf.amqp010.encoding import transfer_block
 from escrowmq.perf.amqp010.producer import SessionsProducer
-from escrowmq.perf.amqp010.publishers import AnsweredPublisher, BranchPublisher, CommittingPublisher, SessionPublisher
+from escrowmq.perf.amqp010.publishers import (
+    AnsweredPublisher,
+    CommittingPublisher,
+    SessionBranchPublisher,
+    SessionPublisher,
+)
 from escrowmq.perf.amqp091.encoding import messages_of
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.layout import Layout, layout_of, routing_keys
@@ -108,7 +113,7 @@ class Amqp010Session:
         totals, stamped, size = self._totals, workload.stamped, workload.tx_size
         if workload.xa:
             connection.call(channel, DtxSelect())
-            branches = BranchPublisher(channel, block, totals, mine, stamped, size, b"")
+            branches = SessionBranchPublisher(channel, block, totals, mine, stamped, size, b"")
             branches.begin(numbers, workload.xa)
             return branches
         if size:

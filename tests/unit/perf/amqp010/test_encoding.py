@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from escrowmq.perf.amqp010.encoding import transfer_block
-from escrowmq.perf.amqp010.frames import FrameReader, Received
+from escrowmq.perf.amqp010.frames import AssemblyReader, ReceivedAssembly
 from escrowmq.perf.block import PublishBlock
 from escrowmq.perf.messages import LoadMessage, Variety, messages
 from escrowmq.wire.amqp010.codec.commands import decode_header
@@ -22,9 +22,9 @@ def block(made: list[LoadMessage], **changes: Any) -> PublishBlock:
     return transfer_block(made, 3, "", cycle(["a", "b"]), **{**fields, **changes})
 
 
-def received(data: bytes) -> list[Received]:
-    found: list[Received] = []
-    reader, at = FrameReader(found.append), 0
+def received(data: bytes) -> list[ReceivedAssembly]:
+    found: list[ReceivedAssembly] = []
+    reader, at = AssemblyReader(found.append), 0
     while at < len(data):
         at += reader.take(data, at, len(data))
     return found

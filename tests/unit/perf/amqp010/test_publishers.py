@@ -8,7 +8,7 @@ import pytest
 
 from escrowmq.perf.amqp010.connection import SessionNumbers
 from escrowmq.perf.amqp010.encoding import transfer_block
-from escrowmq.perf.amqp010.publishers import AnsweredPublisher, BranchPublisher, CommandSet, CommittingPublisher
+from escrowmq.perf.amqp010.publishers import AnsweredPublisher, CommandSet, CommittingPublisher, SessionBranchPublisher
 from escrowmq.perf.block import PublishBlock
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.messages import Variety, messages
@@ -108,8 +108,8 @@ def test_each_commit_is_awaited() -> None:
     assert (totals.confirmed, publisher.finished, numbers.sent) == (4, True, 7)
 
 
-def branches(phases: str, totals: Totals | None = None) -> BranchPublisher:
-    publisher = BranchPublisher(3, block(), totals or Totals(), 4, False, 2, b"")
+def branches(phases: str, totals: Totals | None = None) -> SessionBranchPublisher:
+    publisher = SessionBranchPublisher(3, block(), totals or Totals(), 4, False, 2, b"")
     publisher.begin(SessionNumbers(sent=1), phases)
     return publisher
 

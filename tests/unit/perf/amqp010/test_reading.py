@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from escrowmq.perf.amqp010 import frames
 from escrowmq.perf.amqp010.encoding import transfer_block
-from escrowmq.perf.amqp010.frames import Received
+from escrowmq.perf.amqp010.frames import ReceivedAssembly
 from escrowmq.perf.amqp010.reading import TransferCount
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.messages import LoadMessage, Variety, messages
@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, *, every: bool) -> None:
         self.contents: list[tuple[bytes, bytes, int]] = []
-        self.others: list[Received] = []
+        self.others: list[ReceivedAssembly] = []
         self.counter = TransferCount(self.others.append, lambda *content: self.contents.append(content), every=every)
         self._rest = b""
 
