@@ -112,7 +112,7 @@ $(VENV)/rabbit-hole: $(VENV)/goamqp
 
 proton: $(VENV)/.proton ## compile python-qpid-proton and install RabbitMQ's AMQP 1.0 client, for tests that are skipped otherwise
 
-jms: $(VENV)/jms/.fetched $(VENV)/jms-0x/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
+jms: $(VENV)/jms/.fetched $(VENV)/jms-0x/.fetched $(VENV)/xa-java/.fetched $(VENV)/resuming/.fetched $(VENV)/rabbitmq/.fetched $(VENV)/rocketmq/.fetched $(VENV)/rocketmq-grpc/.fetched ## fetch clients in Java (60 MB), which need a JDK, for tests that are skipped otherwise
 
 jms-suite: $(VENV)/jms-suite/.fetched ## run the Joram JMS tests by Qpid JMS (half a minute); this needs a JDK
 	@exec $(BIN)/python -u -m tests.jms_suite $(ARGS)

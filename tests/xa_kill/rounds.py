@@ -8,7 +8,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,7 +20,7 @@ from tests.xa.postgres import PostgreSQL
 from tests.xa_kill.steps import EVERY, OUTCOME, TRANSFER, Kill, schedule
 from tests.xa_kill.worker import AMOUNT, TRANSACTION_SECONDS
 
-PERSISTENT = BasicProperties(delivery_mode=2)
+TEXT = BasicProperties(delivery_mode=2, content_type="text/plain")
 ORDERS_PER_ROUND = 3
 TRANSFERS_PER_ROUND = 2
 BALANCE = 1_000_000
@@ -29,14 +29,13 @@ LOCKED_SECONDS = 4 * TRANSACTION_SECONDS
 
 
 class Worker:
-    """The process of `worker.py`, controlled step by step."""
+    """A process that prints steps and waits at each of them for a line."""
 
-    def __init__(self, mode: str, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
-        command = [sys.executable, "-m", "tests.xa_kill.worker", mode, broker.url, bank.url("bank")]
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
         self.log = folder / "worker.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(folder / "decisions.db"), str(TRANSFERS_PER_ROUND)],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -98,8 +97,25 @@ class Worker:
         return code
 
 
-def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] = len) -> None:
-    """Run the rounds. Raises AssertionError with the round and the kill if queue, table and queue disagree."""
+def worker(mode: str, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> Worker:
+    """Start `worker.py`."""
+    command = [sys.executable, "-m", "tests.xa_kill.worker", mode, broker.url, bank.url("bank")]
+    return Worker([*command, str(folder / "decisions.db"), str(TRANSFERS_PER_ROUND)], folder)
+
+
+def run_rounds(
+    folder: Path,
+    kills: Sequence[Kill],
+    report: Callable[[str], object] = len,
+    play: Callable[[Kill, BrokerProcess, PostgreSQL, Path], None] | None = None,
+    outcome: Collection[str] = OUTCOME,
+) -> None:
+    """Run a round for each kill.
+
+    `play` runs the application of one round and its recovery; by default, that is `worker.py`. `outcome` has the steps
+    that follow the decision. Raises AssertionError with the round and the kill if queue, table and queue disagree.
+    """
+    play = play or _one_round
     with BrokerProcess(folder) as broker, PostgreSQL(folder) as bank:
         _set_up(broker, bank)
         moved = 0
@@ -107,9 +123,9 @@ def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] 
             started = time.monotonic()
             _feed(broker, number * ORDERS_PER_ROUND)
             try:
-                _one_round(kill, broker, bank, folder)
+                play(kill, broker, bank, folder)
                 now = reckon(broker, bank, (number + 1) * ORDERS_PER_ROUND)
-                _check_outcome(kill, now - moved)
+                _check_outcome(kill, now - moved, kill.step in outcome)
             except AssertionError as error:
                 raise AssertionError(f"round {number}, {kill}: {error}\n{broker.log()[-2000:]}") from error
             seconds = time.monotonic() - started
@@ -118,13 +134,13 @@ def run_rounds(folder: Path, kills: list[Kill], report: Callable[[str], object] 
 
 
 def _one_round(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
-    with Worker("transfer", broker, bank, folder) as worker:
-        _kill_at(kill, worker, broker, bank)
+    with worker("transfer", broker, bank, folder) as application:
+        _kill_at(kill, application, broker, bank)
     if kill.victim == "application":
         _recover(kill, broker, bank, folder)
 
 
-def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL) -> None:
+def _kill_at(kill: Kill, application: Worker, broker: BrokerProcess, bank: PostgreSQL) -> None:
     order = -1
 
     def here(step: str) -> bool:
@@ -132,43 +148,42 @@ def _kill_at(kill: Kill, worker: Worker, broker: BrokerProcess, bank: PostgreSQL
         order += step == "transaction"
         return order == kill.order and step == kill.step
 
-    assert worker.run_until(here), f"the worker never reached the step\n{worker.said()}"
+    assert application.run_until(here), f"the worker never reached the step\n{application.said()}"
     match kill.victim:
         case "application":
-            worker.kill()
+            application.kill()
         case "broker":
             broker.kill()
-            worker.go()
+            application.go()
             # Further calls on the broken connection fail, and must not affect the other participants.
-            worker.run_until(lambda step: step in ("failed", "done", "recover"))
+            application.run_until(lambda step: step in ("failed", "done", "recover"))
             broker.start()
-            worker.finish()
+            application.finish()
         case _:
             bank.kill()
-            worker.go()
-            worker.run_until(lambda step: step in ("failed", "done", "recover"))
+            application.go()
+            application.run_until(lambda step: step in ("failed", "done", "recover"))
             bank.start()
-            worker.finish()
+            application.finish()
 
 
 def _recover(kill: Kill, broker: BrokerProcess, bank: PostgreSQL, folder: Path) -> None:
     # PostgreSQL may still be executing the application's last call, so recovery must wait for it.
     wait_until(lambda: not bank.sessions("bank"), STEP_SECONDS, "the end of the application's sessions")
     if kill.manager is not None:
-        with Worker("recover", broker, bank, folder) as first:
+        with worker("recover", broker, bank, folder) as first:
             assert first.run_until(lambda step: step == kill.manager), (
                 f"recovery never reached the step\n{first.said()}"
             )
-    with Worker("recover", broker, bank, folder) as second:
+    with worker("recover", broker, bank, folder) as second:
         second.finish()
 
 
-def _check_outcome(kill: Kill, moved: int) -> None:
+def _check_outcome(kill: Kill, moved: int, decided: bool) -> None:
     """Check the effect of a kill: nothing before the decision is on disk, everything after it."""
     if kill.victim == "application":
-        decided = kill.step in OUTCOME
         assert moved == kill.order + decided, f"{moved} orders moved"
-    elif kill.step in OUTCOME:
+    elif decided:
         assert moved > kill.order, f"{moved} orders moved"
 
 
@@ -220,7 +235,7 @@ def _feed(broker: BrokerProcess, first: int) -> None:
     with connect(broker.url) as connection, connection.channel() as channel:
         channel.tx_select()
         for order in range(first, first + ORDERS_PER_ROUND):
-            channel.basic_publish("", "orders", b"%d" % order, PERSISTENT)
+            channel.basic_publish("", "orders", b"%d" % order, TEXT)
         channel.tx_commit()
 
 

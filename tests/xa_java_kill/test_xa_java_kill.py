@@ -1,0 +1,66 @@
+"""DTX-15 with a Java transaction manager: Narayana, Qpid JMS over AMQP 0-10 and PostgreSQL, with kill -9 of each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from escrowmq.client import connect
+from tests.broker import BrokerProcess
+from tests.interop.java_clients import jars, needs
+from tests.unit.sources import ROOT
+from tests.xa.postgres import PostgreSQL, needs_postgresql
+from tests.xa_java_kill.rounds import EXAMPLE, JARS, JavaRounds
+from tests.xa_java_kill.steps import EVERY, FEW, TRANSFER, schedule
+from tests.xa_kill.rounds import BALANCE
+from tests.xa_kill.steps import VICTIMS, Kill
+from tests.xa_kill.worker import AMOUNT
+
+pytestmark = [pytest.mark.interop, needs_postgresql, needs("narayana-jta", JARS)]
+
+
+def transfer_orders(broker: BrokerProcess, bank: PostgreSQL, log: Path, *orders: str) -> str:
+    """Run the example as its guide says, and return what it prints."""
+    database = f"jdbc:postgresql://127.0.0.1:{bank.port}/shop?user=escrow"
+    command = ["java", "-cp", str(jars(JARS) / "*"), str(EXAMPLE / "OrderTransfer.java")]
+    arguments = [f"127.0.0.1:{broker.port}", database, str(log), *orders]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.rule("DTX-15")
+@pytest.mark.slow
+def test_the_example_moves_orders_and_pays_for_them(tmp_path: Path) -> None:
+    with PostgreSQL(tmp_path) as bank, BrokerProcess(tmp_path) as broker:
+        assert transfer_orders(broker, bank, tmp_path / "log", "25") == "25 orders shipped, none waiting\n"
+        assert transfer_orders(broker, bank, tmp_path / "log") == "0 orders shipped, none waiting\n"
+        with connect(broker.url) as connection, connection.channel() as channel:
+            assert [channel.message_count(queue) for queue in ("orders", "shipments")] == [0, 25]
+        with bank.connect("shop") as database:
+            assert database.execute("SELECT balance FROM account").fetchall() == [(BALANCE - 25 * AMOUNT,)]
+            assert database.execute("SELECT count(*) FROM payment").fetchall() == [(25,)]
+
+
+@pytest.mark.rule("DTX-8", "DTX-10", "DTX-13", "DTX-15")
+@pytest.mark.slow
+def test_kills_at_the_most_critical_steps(tmp_path: Path) -> None:
+    JavaRounds(tmp_path).run(tmp_path, FEW)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_kills_at_every_step(tmp_path: Path) -> None:
+    """`XA_JAVA_KILL_ROUNDS` and `XA_JAVA_KILL_SEED` set the number of rounds and their order."""
+    rounds = int(os.environ.get("XA_JAVA_KILL_ROUNDS", str(len(EVERY))))
+    seed = int(os.environ.get("XA_JAVA_KILL_SEED", "1"))
+    JavaRounds(tmp_path).run(tmp_path, schedule(rounds, seed), lambda line: print(line, flush=True))
+
+
+def test_a_long_run_reaches_every_step_of_every_victim() -> None:
+    kills = {kill._replace(order=0) for kill in schedule(len(EVERY), seed=5)}
+    assert kills > {Kill(victim, step, 0, None) for victim in VICTIMS for step in TRANSFER}
+    assert kills > {kill._replace(order=0) for kill in FEW}
