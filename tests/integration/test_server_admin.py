@@ -114,7 +114,7 @@ def test_status_and_lists_show_queues_and_connections(tmp_path: Path) -> None:
             channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
         channel.basic_get("q")
         status = as_json(broker, "status")
-        assert status["queues"] == {"count": 1, "ready": 2, "unsettled": 1, "consumers": 0}
+        assert status["queues"] == {"count": 1, "ready": 2, "unsettled": 1, "consumers": 0, "delayed": 0}
         (queue,) = as_json(broker, "queues", "--vhost", "/")
         assert (queue["name"], queue["ready"], queue["unsettled"], queue["consumers"]) == ("q", 2, 1, 0)
         assert status["connections"] == 1

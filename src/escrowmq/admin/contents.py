@@ -42,7 +42,7 @@ class ContentAdmin:
             raise OperationRefused(f"queue '{queue}' is unavailable: {found.fault}")
         if number is not None and found.ident != number:
             return []
-        return [self._entry(entry) for entry in first_entries(found, count, start)]
+        return [entry_row(self._process, entry) for entry in first_entries(found, count, start)]
 
     async def of_branch(self, xid: str) -> Row:
         """Return the messages that a branch takes from queues and those that it brings to them: of each at most `MOST`,
@@ -54,25 +54,29 @@ class ContentAdmin:
         taken, brought = list(islice(_taken(branch), MOST + 1)), list(islice(_brought(branch), MOST + 1))
         return {
             "taken": [
-                {"queue": queue.name, "vhost": queue.vhost, **self._entry(entry)} for queue, entry in taken[:MOST]
+                {"queue": queue.name, "vhost": queue.vhost, **entry_row(self._process, entry)}
+                for queue, entry in taken[:MOST]
             ],
             "brought": [
-                {"queues": [queue.name for queue in queues], **self._message(envelope, content)}
+                {"queues": [queue.name for queue in queues], **_message(self._process, envelope, content)}
                 for queues, envelope, content in brought[:MOST]
             ],
             "all": len(taken) <= MOST and len(brought) <= MOST and not branch.reservations and branch.unread is None,
         }
 
-    def _entry(self, entry: Entry) -> Row:
-        place = {"position": entry.position, "deliveries": entry.deliveries, "time_ms": entry.run.time}
-        return place | self._message(entry.run.envelope, entry.content)
 
-    def _message(self, envelope: Envelope, content: bytes) -> Row:
-        row: Row = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
-        try:
-            return row | self._process.readable(envelope, content, whole=False)
-        except BrokerError as error:
-            return row | {"unreadable": error.text}
+def entry_row(process: BrokerProcess, entry: Entry) -> Row:
+    """Return a message of a queue as operators see it."""
+    place = {"position": entry.position, "deliveries": entry.deliveries, "time_ms": entry.run.time}
+    return place | _message(process, entry.run.envelope, entry.content)
+
+
+def _message(process: BrokerProcess, envelope: Envelope, content: bytes) -> Row:
+    row: Row = {"exchange": envelope.exchange, "routing_key": envelope.routing_key}
+    try:
+        return row | process.readable(envelope, content, whole=False)
+    except BrokerError as error:
+        return row | {"unreadable": error.text}
 
 
 def first_entries(queue: Queue, count: int, start: int = 0) -> list[Entry]:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from escrowmq.admin.delayed import delayed_messages
 from escrowmq.admin.operation import Listing, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
@@ -75,6 +76,9 @@ class CounterAdmin:
                 if not one.deleted and one.vhost in gauges:
                     _gauge(gauges[one.vhost], one)
             yield
+        for name, gauge in gauges.items():
+            vhost = broker.directory.vhosts.get(name)
+            gauge["delayed"] = 0 if vhost is None else delayed_messages(vhost)
         links = yield from _of_links(list(broker.termini.by_key.values()))
         half = counters.half
         return {

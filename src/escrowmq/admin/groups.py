@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.groups.cursor import Cursor
@@ -100,7 +100,7 @@ class GroupAdmin:
     def _found(self, vhost: str, name: str) -> Group:
         group = self._broker.groups.find(vhost, name)
         if group is None:
-            raise OperationRefused(
+            raise NothingFound(
                 f"no consumer group '{name}' in vhost '{vhost}'; `escrowmq group list` shows those that exist"
             )
         return group

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from escrowmq.admin.changes import MOST_NOTED, ListChanges, Reader, Variable
+from escrowmq.admin.delayed import delayed_messages
 from escrowmq.admin.operation import Listing, NothingFound, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.queue_rows import fixed_part, queue_row, variable_part
@@ -49,7 +50,9 @@ class QueueAdmin:
         )
 
     async def totals(self) -> dict[str, int]:
-        """Return the number of queues, and the sums of their messages and consumers."""
+        """Return the number of queues, the sums of their messages and consumers, and the number of delayed messages,
+        which are in no queue yet.
+        """
         return await self._pieces.result(self._totals())
 
     def _rows(self, queues: Iterable[Queue], *, counters: bool) -> Iterator[Row | None]:
@@ -68,6 +71,7 @@ class QueueAdmin:
             totals["unsettled"] += sum([queue.unsettled for queue in there])
             totals["consumers"] += sum([len(queue.consumers) for queue in there])
             yield
+        totals["delayed"] = sum([delayed_messages(vhost) for vhost in self._broker.directory.vhosts.values()])
         return totals
 
 

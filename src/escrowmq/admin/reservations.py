@@ -19,7 +19,9 @@ class ReservationAdmin:
         self.operations: Mapping[str, Operation] = {"hold.list": self.list_reservations, "hold.release": self.release}
 
     async def list_reservations(self) -> Listing:
-        """Return every group that a queue remembers, also those that hold nothing at present."""
+        """Return every group that a queue remembers, also those that hold nothing at present. `age` is how long the
+        first message has been held, in seconds; the broker's start counts if it was held before.
+        """
         return Listing(self._pieces, self._rows())
 
     async def release(self, vhost: str, queue: str, group: str) -> int:
@@ -30,6 +32,7 @@ class ReservationAdmin:
     def _rows(self) -> Iterator[Row | None]:
         for queue in [queue for vhost in self._broker.directory.vhosts.values() for queue in vhost.queues.values()]:
             yield None
+            now = self._broker.engine.now
             for reservation in list(queue.reservations.values()):
                 yield {
                     "vhost": queue.vhost,
@@ -40,4 +43,5 @@ class ReservationAdmin:
                     "end": reservation.end,
                     "settled": reservation.settled,
                     "in_doubt": len(reservation.pledged),
+                    "age": None if reservation.since_ms is None else max(now - reservation.since_ms, 0) // 1000,
                 }

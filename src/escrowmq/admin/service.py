@@ -14,6 +14,7 @@ from escrowmq.admin.contents import ContentAdmin
 from escrowmq.admin.counters import CounterAdmin
 from escrowmq.admin.declarations import DeclarationAdmin
 from escrowmq.admin.definitions import DefinitionAdmin
+from escrowmq.admin.delayed import DelayedAdmin
 from escrowmq.admin.events import EventAdmin
 from escrowmq.admin.groups import GroupAdmin
 from escrowmq.admin.half import HalfAdmin
@@ -69,6 +70,7 @@ class AdminService:
             MoveAdmin(process, authority),
             CounterAdmin(process, pieces),
             ContentAdmin(process),
+            DelayedAdmin(process, pieces),
             self._transactions,
             self._half,
             ReservationAdmin(process, pieces),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
+from escrowmq.admin.operation import Listing, NothingFound, Operation, Row
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.queues.queue import Queue
@@ -80,9 +80,7 @@ class TopicAdmin:
     def _found(self, vhost: str, name: str) -> Topic:
         topic = self._topics.find(self._vhost(vhost), name)
         if topic is None:
-            raise OperationRefused(
-                f"no topic '{name}' in vhost '{vhost}'; `escrowmq topic list` shows those that exist"
-            )
+            raise NothingFound(f"no topic '{name}' in vhost '{vhost}'; `escrowmq topic list` shows those that exist")
         return topic
 
     def _rows(self, topics: list[Topic]) -> Iterator[Row]:

@@ -25,7 +25,8 @@ def holds(ctx: click.Context, data_dir: Path, as_json: bool, every: bool) -> Non
 
     A group, such as a Spark query, reserves messages of a queue until it settles them; consumers do not get them. The
     group numbers the messages of the queue for itself, and holds those from `first` to `end` - 1. `in doubt` is the
-    number of prepared transactions that will settle some of them.
+    number of prepared transactions that will settle some of them, and `age` says for how many seconds the first message
+    has been held.
 
     \b
     Examples:
@@ -37,7 +38,7 @@ def holds(ctx: click.Context, data_dir: Path, as_json: bool, every: bool) -> Non
         if as_json:
             click.echo(json.dumps(found, indent=2))
         else:
-            show_rows(found, ("vhost", "queue", "group", "held", "first", "end", "settled", "in_doubt"))
+            show_rows(found, ("vhost", "queue", "group", "held", "first", "end", "settled", "in_doubt", "age"))
 
 
 @holds.command("release")

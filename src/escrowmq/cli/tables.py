@@ -55,7 +55,8 @@ def show_status(status: Mapping[str, Any]) -> None:
     commits = f"{journal['records'] / journal['batches']:.1f} records each" if journal["batches"] else "none yet"
     stored = f"{size(journal['disk_bytes'])} in {counted(journal['segments'], 'segment')}"
     waiting = f"{queues['ready']:,} ready, {queues['unsettled']:,} unsettled or locked"
-    counts = f"{waiting}, {counted(queues['consumers'], 'consumer')}"
+    delayed = f", {counted(queues['delayed'], 'delayed message')} in none" if queues["delayed"] else ""
+    counts = f"{waiting}, {counted(queues['consumers'], 'consumer')}{delayed}"
     lines = [
         ("version", f"{status['version']}, Python {status['python']}, {status['event_loop']}, pid {status['pid']}"),
         ("data", status["data_dir"]),

@@ -20,6 +20,7 @@ from escrowmq.console.screens import (
     unsettled,
 )
 from escrowmq.console.visit import Visit
+from escrowmq.core.queues import delayed
 
 Screen = Callable[[Visit], Awaitable[dict[str, Any]]]
 
@@ -43,8 +44,12 @@ PAGES: Final[Mapping[str, Page]] = {
         transactions.half_message, "half_message.html", "Half message", "transactions", administrators=True
     ),
     "queues": Page(queues.queues, "queues.html", "Queues", "queues"),
+    # The name of the hidden queue in which delayed messages wait, to which their lives lead.
+    "queues/{vhost}/" + delayed.NAME: Page(queues.delayed, "delayed.html", "Delayed messages", "queues"),
     "queues/{vhost}/{queue}": Page(queues.queue, "queue.html", "Queue", "queues"),
     "topics": Page(queues.topics, "topics.html", "Topics and groups", "topics"),
+    "topics/{vhost}/{topic}": Page(queues.topic, "topic.html", "Topic", "topics"),
+    "groups/{vhost}/{group}": Page(queues.group, "group.html", "Consumer group", "topics"),
     "messages": Page(messages.messages, "messages.html", "Messages", "messages"),
     "unsettled": Page(unsettled.unsettled, "unsettled.html", "Unsettled", "unsettled"),
     "journal": Page(journal.journal, "journal.html", "Journal", "journal"),

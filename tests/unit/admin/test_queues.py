@@ -120,7 +120,13 @@ def test_an_unknown_virtual_host_is_refused_before_the_first_row() -> None:
 def test_totals_are_summed_in_pieces() -> None:
     bench = Bench()
     bench.client.get(1, "q1")
-    assert done(bench.admin.totals()) == {"count": QUEUES, "ready": QUEUES - 1, "unsettled": 1, "consumers": 0}
+    assert done(bench.admin.totals()) == {
+        "count": QUEUES,
+        "ready": QUEUES - 1,
+        "unsettled": 1,
+        "consumers": 0,
+        "delayed": 0,
+    }
     assert bench.pieces.count == 2, (
         f"{QUEUES} queues are {-(-QUEUES // TOTALLED)} steps, and the end is found by one more"
     )

@@ -41,7 +41,21 @@ def test_every_group_is_listed() -> None:
         "end": 3,
         "settled": 2,
         "in_doubt": 0,
+        "age": 0,
     }
+
+
+def test_the_age_is_that_of_the_first_message_that_is_held() -> None:
+    bench = Bench()
+    bench.server.now += 5000
+    bench.client.call(1, spec.EscrowHold("q", "etl", 1), spec.EscrowHoldOk)
+    bench.server.now += 2000
+    bench.server.end_turn()
+    assert bench.do("hold.list")[0]["age"] == 7
+    bench.client.call(1, spec.EscrowSettle("q", "etl", 3), spec.EscrowSettleOk)
+    assert bench.do("hold.list")[0]["age"] == 2
+    bench.do("hold.release", vhost="/", queue="q", group="etl")
+    assert bench.do("hold.list")[0]["age"] is None
 
 
 def test_released_messages_are_ready() -> None:

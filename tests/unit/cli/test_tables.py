@@ -144,7 +144,7 @@ def test_the_status_counts_snapshots_since_the_start(capsys: pytest.CaptureFixtu
             "alarms": [],
             "memory": {"resident_bytes": 1, "limit_bytes": 2},
             "disk": {"free_bytes": 1, "limit_bytes": 2},
-            "queues": {"count": 0, "ready": 0, "unsettled": 0, "consumers": 0},
+            "queues": {"count": 0, "ready": 0, "unsettled": 0, "consumers": 0, "delayed": 2},
             "transactions": {"branches": 0},
             "half_messages": {"pending": 0, "parked": 0},
             "journal": {**numbers, "snapshots": 0, "maintenance": "idle"},

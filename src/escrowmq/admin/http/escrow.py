@@ -55,6 +55,8 @@ ESCROW_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "escrow/half-messages": ReadRoute(_half_messages, MONITORS),
     # It shows the beginning of the message.
     "escrow/half-messages/{vhost}/{transaction}": ReadRoute(_one("half.show"), ADMINISTRATORS),
+    "escrow/delayed": ReadRoute(_list("delayed.list"), MONITORS),
+    "escrow/delayed/{vhost}": ReadRoute(_one("delayed.peek"), ADMINISTRATORS),
     "escrow/links": ReadRoute(_list("link.list"), MONITORS),
     "escrow/holds": ReadRoute(_list("hold.list"), MONITORS),
 }

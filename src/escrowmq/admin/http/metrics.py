@@ -171,6 +171,8 @@ def _process(status: Figures, totals: Figures) -> Iterator[Metric]:
         ),
         (gauge, "escrowmq_unavailable_queues", "Queues that cannot be read.", status["unavailable_queues"]),
         (gauge, "escrowmq_uptime_seconds", "Seconds since the start.", status["uptime_seconds"]),
+        # The table of nodes in RabbitMQ's dashboard begins with this one. There is no Erlang here.
+        (gauge, "rabbitmq_erlang_uptime_seconds", "Seconds since the start.", status["uptime_seconds"]),
         (gauge, "escrowmq_clock_behind_seconds", "Delay of the broker's time.", status["clock_behind_seconds"]),
         (counter, "escrowmq_turns", "Turns of the event loop.", status["turns"]),
     )
@@ -213,7 +215,8 @@ def _queues(vhosts: Mapping[str, Figures]) -> Iterator[Metric]:
         for name, row in named.items():
             metric.add_metric((name,), row[key])
         yield metric
-    for key, text in {key: text for key, _, text in _GAUGES}.items():
+    gauges = {key: text for key, _, text in _GAUGES} | {"delayed": "Delayed messages, which are in no queue yet."}
+    for key, text in gauges.items():
         gauge = GaugeMetricFamily(f"escrowmq_vhost_{key}", text, labels=("vhost",))
         for name, row in named.items():
             gauge.add_metric((name,), row.get(key, 0))

@@ -1,10 +1,11 @@
-"""Queues, streams, topics and consumer groups."""
+"""Queues, streams, delayed messages, topics and consumer groups."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from escrowmq.admin.http.broker import BrokerRefused
+from escrowmq.admin.http.management import NothingThere
 from escrowmq.console.visit import Visit
 
 PEEKED: Final = 20
@@ -14,7 +15,22 @@ async def queues(visit: Visit) -> dict[str, Any]:
     """List the queues with their depth, the longest first unless the query has another order."""
     rows = [kept.row() for kept in await visit.lists.queues.current()]
     rows.sort(key=lambda row: -row["ready"])
-    return {"page": visit.page(rows)}
+    return {"page": visit.page(rows), "delayed": [row for row in await visit.ask("delayed.list") if row["messages"]]}
+
+
+async def delayed(visit: Visit) -> dict[str, Any]:
+    """Show the delayed messages of a virtual host: their number, and those that are due first."""
+    vhost = visit.names["vhost"]
+    found = await _delayed(visit)
+    peeked = None
+    if visit.administrator and not (found and found["unavailable"]):
+        peeked = await visit.ask("delayed.peek", vhost=vhost, count=PEEKED)
+    return {"vhost": vhost, "delayed": found, "peeked": peeked}
+
+
+async def _delayed(visit: Visit) -> dict[str, Any] | None:
+    """Return how many delayed messages the virtual host in the path has; None if it has had none."""
+    return next((row for row in await visit.ask("delayed.list") if row["vhost"] == visit.names["vhost"]), None)
 
 
 async def queue(visit: Visit) -> dict[str, Any]:
@@ -37,6 +53,7 @@ async def queue(visit: Visit) -> dict[str, Any]:
         "counters": counters,
         "bindings": bindings,
         "consumers": consumers,
+        "delayed": await _delayed(visit),
         "peeked": peeked,
         "peek_size": PEEKED,
     }
@@ -51,6 +68,24 @@ async def _shown(visit: Visit, operation: str) -> dict[str, Any] | None:
             return None
         raise
     return found
+
+
+async def topic(visit: Visit) -> dict[str, Any]:
+    """Show the streams of one topic."""
+    vhost, name = visit.names["vhost"], visit.names["topic"]
+    return {"vhost": vhost, "topic": name, "streams": await visit.ask("topic.show", vhost=vhost, name=name)}
+
+
+async def group(visit: Visit) -> dict[str, Any]:
+    """Show one consumer group with its progress in each stream. Raises NothingThere."""
+    vhost, name = visit.names["vhost"], visit.names["group"]
+    rows = await visit.ask("group.list")
+    found = next((row for row in rows if (row["vhost"], row["name"]) == (vhost, name)), None)
+    if found is None:
+        raise NothingThere(f"There is no consumer group {name} in virtual host {vhost}.")
+    topics_there = [row["name"] for row in await visit.ask("topic.list", vhost=vhost)]
+    progress = await visit.ask("group.show", vhost=vhost, name=name)
+    return {"group": found, "streams": progress, "topics": topics_there}
 
 
 async def topics(visit: Visit) -> dict[str, Any]:

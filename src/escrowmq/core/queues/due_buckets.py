@@ -177,6 +177,34 @@ class DueBuckets:
         holder = self._holder(position, due)
         return None if holder is None else self._load(holder[1], position, 1)[0]
 
+    def next_due(self) -> int | None:
+        """Return when the next message is due, or the beginning of that minute; None if that is not known yet, or
+        there is no message.
+        """
+        times = [self._soon[0][0]] if self._soon else []
+        if self._keys:
+            times.append(self._keys[0][0] * WIDTH_MS)
+        return min(times, default=None)
+
+    def first(self, most: int) -> list[tuple[int, Entry]]:
+        """Return the first messages, at most `most`, with the times at which they are due, in order of these. They stay
+        where they are. Of the messages that are due in the last minute shown, it may be any. Raises LogUnreadable.
+        """
+        found: list[tuple[int, Entry]] = []
+        keys = heapq.nsmallest(most, (key for key, bucket in self._buckets.items() if bucket.messages))
+        for bucket in (self._unsorted, *map(self._buckets.__getitem__, keys)):
+            for reference in bucket:
+                wanted = min(reference.length, most - len(found))
+                found += [
+                    (self._due(entry.run.envelope, entry.content, entry.run.time), entry)
+                    for entry in self._load(bucket, reference.first, wanted)
+                ]
+                if len(found) == most:
+                    break
+            if len(found) == most:
+                break
+        return sorted(found, key=lambda each: (each[0], each[1].position))
+
     def take_out(self, position: int, due: int) -> None:
         """Remove a message that `find` has found. A row of an open bucket may still cover its position."""
         holder = self._holder(position, due)

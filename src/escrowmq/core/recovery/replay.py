@@ -307,7 +307,7 @@ class Recovery:
         self._broker.log.retain_each(lsns, counts)
         queue.marks = MarkTable({position: marks for position, marks in found.marks.items() if position in references})
         self._branches.lock(queue, references, found.deliveries)
-        found.reservations.restore(queue, references)
+        found.reservations.restore(queue, references, self._broker.engine.now)
         self._termini.lock(queue, references, found.deliveries)
         if queue.options.max_length_bytes is not None:
             self._broker.engine.unavailable.measure(queue, references)

@@ -74,13 +74,14 @@ class FoundReservations:
                 whole.append(*reference)
             references.replace(whole)
 
-    def restore(self, queue: Queue, references: Backlog) -> None:
-        """Restore the reservations of `queue`. Remove their messages from `references`, which hold all of its
-        messages.
+    def restore(self, queue: Queue, references: Backlog, now_ms: int) -> None:
+        """Restore the reservations of `queue`, whose messages then count as reserved at `now_ms`. Remove their messages
+        from `references`, which hold all of its messages.
         """
         held: list[tuple[int, int]] = []
         for name, group in self._groups.items():
             reservation = queue.reservations[name] = Reservation(queue, name, group.settled, group.first, group.holder)
+            reservation.note_time(now_ms)
             for first, length, deliveries in group.ranges:
                 held.append((first, length))
                 found = Backlog.of(*references.within(first, length))

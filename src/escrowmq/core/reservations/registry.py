@@ -138,6 +138,7 @@ class Reservations:
         if not len(reservation):
             reservation.holder = user
         queue.change()
+        reservation.note_time(self._engine.now)
         first = reservation.end
         for references, deliveries in taken:
             reservation.add(references, deliveries)

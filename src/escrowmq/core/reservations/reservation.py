@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 
 UNLIMITED: Final = 1 << 60
+MOST_TIMES: Final = 1000
+"""Times of reservation that a group remembers. Later messages count as reserved with those before them."""
 
 Row: TypeAlias = tuple[int, int, int, int, int]
 """Contiguous messages of one block: the fields of a reference, and how often each message had been delivered."""
@@ -128,7 +131,7 @@ class Reservation:
     `holder` is the user that reserved messages last; the reservation belongs to that user while it holds messages.
     """
 
-    __slots__ = ("end", "first", "group", "holder", "parts", "pledged", "queue", "releases", "settled")
+    __slots__ = ("_times", "end", "first", "group", "holder", "parts", "pledged", "queue", "releases", "settled")
 
     def __init__(self, queue: Queue, group: str, settled: int = 1, first: int = 1, holder: str = "") -> None:
         self.queue = queue
@@ -139,6 +142,7 @@ class Reservation:
         self.first = self.end = first
         self.releases = 0
         self.pledged: dict[int, int] = {}
+        self._times: deque[tuple[int, int]] = deque()  # numbers, and when the messages from there on were reserved
 
     def __repr__(self) -> str:
         return f"<Reservation of {self.group} on {self.queue.name}: {self.first} to {self.end}>"
@@ -173,6 +177,18 @@ class Reservation:
             self.parts.append(part)
         part.add(references, self.end, deliveries)
         self.end += len(references)
+
+    def note_time(self, now_ms: int) -> None:
+        """Note that the messages that are added next are reserved at `now_ms`."""
+        if len(self._times) < MOST_TIMES:
+            self._times.append((self.end, now_ms))
+
+    @property
+    def since_ms(self) -> int | None:
+        """Since when the first message is reserved, in milliseconds since the epoch, or since the start of the broker.
+        None if there is none.
+        """
+        return self._times[0][1] if len(self) and self._times else None
 
     def rows(self, number: int = 0, most: int = UNLIMITED) -> tuple[int, Iterator[Row]]:
         """Return the number of the first message from `number` on, and at least `most` of the messages from there in
@@ -214,6 +230,10 @@ class Reservation:
                 break
             del self.parts[0]
         self.first = max(self.first, number)
+        while len(self._times) > 1 and self._times[1][0] <= self.first:
+            self._times.popleft()
+        if not len(self):
+            self._times.clear()
 
     def clear(self) -> list[tuple[Reference, int]]:
         """Remove all messages. Return them, and how often they had been delivered."""
@@ -221,6 +241,7 @@ class Reservation:
         for part in self.parts:
             part.clear()  # compaction may be iterating over it
         self.parts.clear()
+        self._times.clear()
         self.first = self.end
         return taken
 

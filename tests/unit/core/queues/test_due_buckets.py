@@ -155,3 +155,31 @@ def test_a_bucket_from_which_everything_was_taken_out_is_forgotten(opened: bool)
     assert all_due(order, START + 80_000) == []
     assert order.peek() is None
     assert order.next_event() is None
+
+
+@pytest.mark.parametrize("stage", ["closed", "open", "restored"])
+def test_the_first_messages_can_be_looked_at_wherever_they_wait(stage: str) -> None:
+    site = Site()
+    order = buckets(site)
+    order.append(Run(Envelope("", "q"), 1, START), [b"200", b"70", b"70", b"2", b"1"])
+    if stage == "restored":
+        order, found = buckets(site), Backlog.of(*sorted(order.references()))
+        order.restore(found, {}, 0)
+    elif stage == "open":
+        assert order.prepare(START + 60_000 - AHEAD_MS, Budget())
+    first = [(due - START, entry.position) for due, entry in order.first(4)]
+    if stage == "restored":  # the messages are not sorted into minutes yet
+        assert first == [(2000, 4), (70_000, 2), (70_000, 3), (200_000, 1)]
+    else:
+        assert first == [(1000, 5), (2000, 4), (70_000, 2), (70_000, 3)]
+    assert [entry.position for _, entry in order.first(9)] == [5, 4, 2, 3, 1]
+    assert len(order) == 5
+
+
+def test_the_time_of_the_next_message_is_known_to_the_minute_before_its_bucket_is_opened() -> None:
+    order = buckets(Site())
+    assert order.next_due() is None
+    order.append(Run(Envelope("", "q"), 1, START), [b"125"])
+    assert order.next_due() == START + 120_000
+    assert order.prepare(START + 120_000 - AHEAD_MS, Budget())
+    assert order.next_due() == START + 125_000
