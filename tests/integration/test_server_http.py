@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pika
 import psutil
@@ -24,8 +25,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from escrowmq.admin.socket.client import ask
+from escrowmq.amqp10 import Message
+from escrowmq.amqp10 import connect as one_point_zero
+from escrowmq.amqp10 import queue as node
+from escrowmq.wire.amqp010.codec.spec import CreditUnit, MessageFlow, MessageSubscribe, QueueDeclare
+from escrowmq.wire.amqp010.credit import INFINITE
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.certificates import Authority
+from tests.harness.amqp010_client import SocketClient
 from tests.ports import reserve_port
 
 
@@ -105,6 +112,67 @@ def test_a_scrape_shows_what_clients_did(site: HttpBroker) -> None:
         assert samples["escrowmq_journal_sync_seconds_count",] > 0
     status, body = site.get("/metrics/detailed?family=queue_coarse_metrics&vhost=%2F")
     assert b'rabbitmq_detailed_queue_messages{queue="scraped",vhost="/"} 2.0' in body
+
+
+@contextlib.contextmanager
+def amqp091(site: HttpBroker, queue: str) -> Iterator[None]:
+    """A client that has published a message, and consumes it without an acknowledgement."""
+    with connect(site) as connection:
+        channel = connection.channel()
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
+        channel.basic_consume(queue, lambda *_: None)
+        yield
+
+
+@contextlib.contextmanager
+def amqp010(site: HttpBroker, queue: str) -> Iterator[None]:
+    with SocketClient(site.broker.port) as client:
+        client.do(QueueDeclare(queue, durable=True))
+        client.publish(queue, b"x")
+        client.do(MessageSubscribe(queue, queue, accept_mode=0, acquire_mode=0))
+        client.do(MessageFlow(queue, CreditUnit.BYTE, INFINITE))
+        client.do(MessageFlow(queue, CreditUnit.MESSAGE, 1))
+        yield
+
+
+@contextlib.contextmanager
+def amqp10(site: HttpBroker, queue: str) -> Iterator[None]:
+    with connect(site) as declaring:
+        declaring.channel().queue_declare(queue, durable=True)
+    with one_point_zero(site.broker.url, timeout=60) as connection:
+        connection.sender(node(queue)).send(Message(b"x"))
+        assert connection.receiver(node(queue)).receive().body == b"x"
+        yield
+
+
+CLIENTS: dict[str, Any] = {"AMQP 0-9-1": amqp091, "AMQP 0-10": amqp010, "AMQP 1.0": amqp10}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_of_every_protocol_is_in_all_lists_and_counted(site: HttpBroker, name: str) -> None:
+    client = CLIENTS[name]
+    queue = client.__name__
+
+    def rows(path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(site.get(f"/api/{path}")[1])
+        return found
+
+    with client(site, queue):
+        (connection,) = [row for row in rows("connections") if row["protocol"] == name]
+        channels = f"connections/{quote(connection['name'], safe='')}/channels"
+        assert (connection["user"], connection["vhost"]) == ("guest", "/")
+        wait_until(lambda: any(row["messages_unacknowledged"] == 1 for row in rows(channels)))
+        (channel,) = [row for row in rows(channels) if row["messages_unacknowledged"]]
+        assert channel["consumer_count"] == 1
+        (consumer,) = [row for row in rows("consumers") if row["queue"]["name"] == queue]
+        assert (consumer["channel_details"]["name"], consumer["ack_required"]) == (channel["name"], True)
+        (row,) = ask(site.broker.data_dir, "channel.list", peer=connection["name"])[:1]
+        assert row["age_ms"] is not None
+        metrics = site.get("/metrics")[1].decode()
+        assert f'rabbitmq_global_messages_received_total{{protocol="{queue}"}}' in metrics
+        assert f'rabbitmq_global_messages_confirmed_total{{protocol="{queue}"}}' in metrics
 
 
 def test_the_journal_and_the_lives_of_messages_are_read_beside_the_broker(site: HttpBroker) -> None:

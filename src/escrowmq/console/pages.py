@@ -53,6 +53,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "messages": Page(messages.messages, "messages.html", "Messages", "messages"),
     "unsettled": Page(unsettled.unsettled, "unsettled.html", "Unsettled", "unsettled"),
     "journal": Page(journal.journal, "journal.html", "Journal", "journal"),
+    "journal/timeline": Page(journal.timeline, "timeline.html", "Journal", "journal"),
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
     "audits": Page(audits.audits, "audits.html", "Audit", "audits"),
     "connections": Page(connections.connections, "connections.html", "Connections", "connections"),
@@ -63,7 +64,7 @@ PAGES: Final[Mapping[str, Page]] = {
 }
 """By path below `/console/`."""
 MENU: Final[Mapping[str, tuple[str, str]]] = {
-    page.menu: (path, page.title) for path, page in PAGES.items() if "{" not in path
+    page.menu: (path, page.title) for path, page in PAGES.items() if "/" not in path
 }
 """The entries of the menu, with path and title."""
 FOUND: Final = PathTable(PAGES)

@@ -24,7 +24,15 @@ from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
 from escrowmq.server.reloading import Reloading
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
-from escrowmq.server.start import advice, half_options, limit_groups, make_private, read_definitions, recover
+from escrowmq.server.start import (
+    advice,
+    half_options,
+    limit_groups,
+    make_private,
+    note_start,
+    read_definitions,
+    recover,
+)
 from escrowmq.server.tls import server_context
 from escrowmq.server.tokens.setting_up import check_settings, is_installed
 
@@ -115,6 +123,8 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
         broker.half.options = half_options(config.half_messages)
         limit_groups(broker.groups.limits, config.limits)
         recover(journal, broker)
+        if storage.free_bytes() >= config.disk.free_limit:  # what is left is for settling messages
+            note_start(journal, broker)
         if config.journal.detail == "deliveries":
             broker.engine.record_deliveries()
     except JournalDamaged as error:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from escrowmq import definitions
+from escrowmq import __version__, definitions
+from escrowmq.admin.action import OperatorAction, acting, record_action
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
 from escrowmq.core.access.permissions import unsupported
@@ -19,6 +20,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
+from escrowmq.core.records.kinds import STARTED
 from escrowmq.core.recovery.replay import Recovery, RecoveryError
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
@@ -90,6 +92,19 @@ def recover(journal: Journal, broker: Broker) -> None:
             "%s in doubt, waiting for a transaction manager: see `escrowmq tx list --in-doubt`",
             "1 transaction branch is" if in_doubt == 1 else f"{in_doubt} transaction branches are",
         )
+
+
+def note_start(journal: Journal, broker: Broker) -> None:
+    """Record the start, for the timeline of the journal."""
+    report = journal.recovery
+    arguments = {
+        "version": __version__,
+        "stopped_cleanly": report.end_lsn in (0, report.snapshot_lsn),
+        "cut_bytes": report.cut_bytes,
+    }
+    action = OperatorAction(STARTED, arguments, by="", why="")
+    with acting(action):
+        record_action(broker)
 
 
 def advice(error: JournalDamaged, data_dir: object) -> JournalDamaged:

@@ -217,6 +217,16 @@ def test_the_journal_is_a_timeline_whose_records_open(tmp_path: Path) -> None:
     assert browser.open("/console/journal/x").status == 400
 
 
+def test_the_timeline_shows_frames_and_what_is_in_them(tmp_path: Path) -> None:
+    lsns = small_journal(tmp_path)
+    browser = Browser(folder=tmp_path)
+    newest = browser.text("/console/journal/timeline")
+    assert '<span class="tag">frame</span>' in newest
+    assert f"{lsns[-1]:#x}" not in browser.text("/console/journal/timeline?what=starts")
+    assert "Nothing." in browser.text("/console/journal/timeline?from=0&what=starts")
+    assert browser.open("/console/journal/timeline?from=x").status == 400
+
+
 def test_damage_of_the_journal_is_shown(tmp_path: Path) -> None:
     browser = Browser(folder=damaged(journal_with(tmp_path, 10)))
     (part,) = log.after(tmp_path, 0).damage

@@ -16,6 +16,8 @@ from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
+from escrowmq.core.records.changes import decode_change
+from escrowmq.core.records.kinds import STARTED, Kind
 from escrowmq.core.topology.directory import Declaration
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
@@ -27,6 +29,7 @@ from escrowmq.server.start import (
     half_options,
     limit_groups,
     make_private,
+    note_start,
     read_definitions,
     recover,
     warn_of_missing_user,
@@ -109,6 +112,27 @@ def test_the_line_about_recovery_does_not_count_hidden_queues(caplog: pytest.Log
 
 
 @pytest.mark.rule("DUR-3")
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_each_start_is_recorded_with_how_the_broker_had_stopped(snapshot: bool) -> None:
+    storage = MemoryStorage(random.Random(1))
+    journal, broker = opened(storage)
+    note_start(journal, broker)
+    written(journal)
+    if snapshot:
+        taken = journal.begin_snapshot([], 1)
+        taken.write()
+        journal.snapshot_done(taken)
+        installing = journal.housekeeping()
+        assert installing is not None
+        installing()
+    journal, broker = opened(storage)
+    note_start(journal, broker)
+    written(journal)
+    found = [decode_change(payload) for _, kind, payload, _ in Journal.open(storage).replay() if kind == Kind.OPERATED]
+    assert (found[-1]["operation"], found[-1]["by"]) == (STARTED, "")
+    assert found[-1]["arguments"]["stopped_cleanly"] is snapshot
+
+
 def test_bytes_that_recovery_cut_off_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage(random.Random(1))
     journal, broker = opened(storage)

@@ -21,7 +21,7 @@ from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, NotAuthorised,
 MANAGEMENT: Final = frozenset(("management", "policymaker", MONITORING, ADMINISTRATOR))
 MONITORS: Final = frozenset((MONITORING, ADMINISTRATOR))
 ADMINISTRATORS: Final = frozenset((ADMINISTRATOR,))
-_SCHEMES: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqp1.0": "amqp", "amqp/ssl": "amqps"}
+_SCHEMES: Final = {"amqp091": "amqp", "amqp010": "amqp", "amqp10": "amqp", "amqp1.0": "amqp", "amqp/ssl": "amqps"}
 VHOST_LIMITS: Final = {"max-connections": "max_connections", "max-queues": "max_queues"}
 USER_LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
 """The limits by RabbitMQ's name, with their names in the rows of the admin service."""

@@ -1,4 +1,4 @@
-"""The journal: a timeline of its records, and one record."""
+"""The journal: its records, one record, and the timeline of what happened to it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.console.visit import Visit
 from escrowmq.evidence import log
+from escrowmq.evidence import timeline as moments
 
 
 async def journal(visit: Visit) -> dict[str, Any]:
@@ -21,6 +22,24 @@ async def journal(visit: Visit) -> dict[str, Any]:
         page = await asyncio.to_thread(log.newest, visit.files.data_dir, kinds)
     status = await visit.ask("status")
     return {"page": page, "groups": list(log.GROUPS), "group": group, "start": start, "journal": status["journal"]}
+
+
+async def timeline(visit: Visit) -> dict[str, Any]:
+    """Show what was written and synced together, and starts, snapshots, compactions and decisions among that."""
+    wanted = visit.query.get("what", "")
+    start = visit.query.get("from", "")
+    if start:
+        page = await asyncio.to_thread(moments.after, visit.files.data_dir, log.lsn_of(start), wanted)
+    else:
+        page = await asyncio.to_thread(moments.newest, visit.files.data_dir, wanted)
+    status = await visit.ask("status")
+    return {
+        "page": page,
+        "filters": list(moments.FILTERS),
+        "wanted": wanted,
+        "start": start,
+        "journal": status["journal"],
+    }
 
 
 async def record(visit: Visit) -> dict[str, Any]:

@@ -75,5 +75,7 @@ class Kind(IntEnum):
     REMOVED = 64
 
 
+STARTED: Final = "broker.start"
+"""The operation of the OPERATED record that the broker writes when it starts. No operator asks for it."""
 RECORD_BYTES: Final = 1 << 30
 """The maximum length of a record that a journal accepts."""
