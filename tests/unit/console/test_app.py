@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from pathlib import Path
 
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+
+from escrowmq.admin.http.app import CHANGE_ROUTES, READING, HttpInterface
+from escrowmq.admin.http.escrow import CHANGES
+from escrowmq.console.actions import ACTIONS
 from escrowmq.console.app import HEADERS, LONGEST_FORM
-from escrowmq.console.pages import menu_of
+from escrowmq.console.pages import PAGES, menu_of
 from escrowmq.console.sessions import IDLE_SECONDS
+from escrowmq.evidence.files import BrokerFiles
+from escrowmq.evidence.routes import file_routes
+from tests.unit.admin.http.sites import Answer, login
 from tests.unit.console.sites import Browser
 
 
@@ -200,3 +211,79 @@ def test_a_token_that_has_expired_ends_its_session() -> None:
 def test_a_login_by_a_token_that_another_site_sends_is_refused() -> None:
     headers = {"sec-fetch-site": "cross-site"}
     assert stranger().send("/console/login", {"token": "ann:tag:monitoring"}, **headers).status == 403
+
+
+OPEN = {("GET", "/health"), ("GET", "/"), ("GET", "/console"), ("GET", "/console/login"), ("POST", "/console/login")}
+"""What may be asked without a login. The first says only whether the broker answers, the others lead to the login."""
+NAMED = {"{path:path}": "", "{name}": "branch-commit"}
+
+
+def every_request(app: Starlette) -> set[tuple[str, str]]:
+    """Return method and path of everything that the HTTP process answers, but not the console's own files.
+
+    Whoever adds a route gets a request for it here.
+    """
+    found: set[tuple[str, str]] = set()
+    for route in app.routes:
+        if isinstance(route, Mount):
+            assert route.path == "/console/static"
+            continue
+        assert isinstance(route, Route)
+        path = re.sub(r"\{[^}]*\}", lambda part: NAMED[part[0]], route.path)
+        found |= {(method, path) for method in route.methods or () if method != "HEAD"}
+    files = file_routes(BrokerFiles(Path("/nonexistent")))
+    reading = {**READING, **files.reading}
+    changes = {path: set(methods) for path, methods in {**CHANGE_ROUTES, **files.changes}.items()}
+    found |= {("GET", "/api/" + path) for path in reading}
+    found |= {(method, "/api/" + path) for path, methods in changes.items() for method in methods}
+    found |= {("POST", "/api/" + path) for path in CHANGES}
+    found |= {("GET", "/console/" + path) for path in PAGES}
+    found |= {("POST", "/console/actions/" + name) for name in ACTIONS}
+    return {(method, re.sub(r"\{[^}]*\}", "x", path)) for method, path in found}
+
+
+def whole_site() -> Browser:
+    """Return a site with all routes of the HTTP process, and no login."""
+    site = Browser(user="")
+    files = file_routes(BrokerFiles(Path("/nonexistent")))
+    site.app = HttpInterface(site.broker, more=files).app(site.console.routes())
+    return site
+
+
+def refused(answer: Answer) -> bool:
+    """Whether an answer says nothing but that a login is needed."""
+    if answer.status == 401 and answer.headers["content-type"] == "application/json":
+        return set(answer.json) == {"error", "reason"}
+    return answer.status == 303 and answer.headers["location"].startswith("/console/login?then=") and not answer.body
+
+
+@pytest.mark.rule("SEC-1")
+def test_nothing_but_health_and_the_login_is_answered_without_a_login() -> None:
+    site = whole_site()
+    requests = every_request(site.app)
+    assert len(requests) > 150
+    answered = {
+        (method, path)
+        for method, path in requests
+        if not refused(site.request(method, path, {"content-type": "application/json"}, b"{}"))
+    }
+    assert answered == OPEN
+
+
+@pytest.mark.rule("SEC-1")
+def test_nothing_is_answered_to_a_user_without_a_tag() -> None:
+    site = whole_site()
+    site.server.broker.access.add_user("plain", "hash")
+    for method, path in every_request(site.app) - OPEN:
+        headers = login("plain") | {"content-type": "application/json"}
+        assert refused(site.request(method, path, headers, b"{}")), (method, path)
+
+
+@pytest.mark.parametrize(
+    "path", ["../../etc/passwd", "%2e%2e/%2e%2e/pages.py", "..%2fapp.py", "/etc/passwd", "vendor/"]
+)
+def test_the_files_of_the_console_are_all_that_can_be_fetched(path: str) -> None:
+    answer = whole_site().request("GET", f"/console/static/{path}", {}, b"")
+    assert answer.status in {303, 404}
+    assert b"root:" not in answer.body
+    assert b"import " not in answer.body
