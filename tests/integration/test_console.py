@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from escrowmq import client
+from escrowmq.admin.socket.client import ask
 from escrowmq.console.pages import MENU
 from tests.broker import wait_until
 from tests.integration.test_server_http import HttpBroker, started
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 LISTS = (
     "queues/%2F/bills?peek=1",
+    "queues/%2F/amq.delayed",
+    "topics/%2F/shipments",
+    "groups/%2F/billing",
+    "journal/timeline",
     "transactions?list=half",
     "topics?list=groups",
     "connections?list=channels",
@@ -71,10 +76,15 @@ def prepare(site: HttpBroker) -> None:
         wait_until(lambda: channel.message_count("orders") == 1)
         method, _, _ = channel.basic_get("orders")
         assert method is not None
+        channel.exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+        hour = client.Properties(delivery_mode=2, message_id="late", headers={"x-delay": 3_600_000, "note": EVIL})
+        channel.basic_publish("later", "orders", EVIL.encode(), hour)
         connection.tpc_begin(connection.xid(1, "purchase 7", "broker"))
         channel.basic_publish("", "bills", EVIL.encode(), client.Properties(delivery_mode=2, message_id="bill-7"))
         channel.basic_ack(method.delivery_tag)
         connection.tpc_prepare()
+    ask(site.broker.data_dir, "topic.create", vhost="/", name="shipments", partitions=2, message_type="normal")
+    ask(site.broker.data_dir, "group.create", vhost="/", name="billing")
 
 
 class Visitor:
