@@ -20,7 +20,6 @@ from escrowmq.console.screens import (
     unsettled,
 )
 from escrowmq.console.visit import Visit
-from escrowmq.core.queues import delayed
 
 Screen = Callable[[Visit], Awaitable[dict[str, Any]]]
 
@@ -45,7 +44,7 @@ PAGES: Final[Mapping[str, Page]] = {
     ),
     "queues": Page(queues.queues, "queues.html", "Queues", "queues"),
     # The name of the hidden queue in which delayed messages wait, to which their lives lead.
-    "queues/{vhost}/" + delayed.NAME: Page(queues.delayed, "delayed.html", "Delayed messages", "queues"),
+    "queues/{vhost}/amq.delayed": Page(queues.delayed, "delayed.html", "Delayed messages", "queues"),
     "queues/{vhost}/{queue}": Page(queues.queue, "queue.html", "Queue", "queues"),
     "topics": Page(queues.topics, "topics.html", "Topics and groups", "topics"),
     "topics/{vhost}/{topic}": Page(queues.topic, "topic.html", "Topic", "topics"),

@@ -39,7 +39,7 @@ FILTERS: Final = {
 _COMPACTING: Final = frozenset((Kind.RELOCATE, Kind.READDRESSED, Kind.REMOVED))
 
 
-class Moment(NamedTuple):
+class TimelineMoment(NamedTuple):
     """Something at an address. `end_lsn` is where a frame ends, else 0. `opens` says whether a record begins there."""
 
     lsn: int
@@ -56,14 +56,14 @@ class TimelinePage(NamedTuple):
     `complete` is False if the search was given up before the page was full.
     """
 
-    moments: list[Moment]
+    moments: list[TimelineMoment]
     next_lsn: int | None
     complete: bool
 
 
 def after(folder: Path, lsn: int, wanted: str = "", most: int = SHOWN) -> TimelinePage:
     """Return the first moments from `lsn` on, all or those of a filter."""
-    found: list[Moment] = []
+    found: list[TimelineMoment] = []
     for looked, moment in enumerate(_moments(folder, lsn)):
         if len(found) >= most and moment.lsn > found[-1].lsn:
             return TimelinePage(found, moment.lsn, complete=True)
@@ -81,11 +81,11 @@ def newest(folder: Path, wanted: str = "", most: int = SHOWN) -> TimelinePage:
         starts = [start for start, _ in reader.segment_starts()]
     finally:
         reader.close()
-    kept: deque[Moment] = deque()
+    kept: deque[TimelineMoment] = deque()
     end: int | None = None
     looked = 0
     for start in reversed(starts):
-        latest: deque[Moment] = deque(maxlen=most - len(kept))
+        latest: deque[TimelineMoment] = deque(maxlen=most - len(kept))
         for moment in _moments(folder, start):
             if end is not None and moment.lsn >= end:
                 break
@@ -99,11 +99,11 @@ def newest(folder: Path, wanted: str = "", most: int = SHOWN) -> TimelinePage:
     return TimelinePage(list(kept), None, complete=len(kept) >= most or looked < SCANNED)
 
 
-def _is_wanted(moment: Moment, wanted: str) -> bool:
+def _is_wanted(moment: TimelineMoment, wanted: str) -> bool:
     return not wanted or moment.what == DAMAGE or moment.what in FILTERS.get(wanted, ())
 
 
-def _moments(folder: Path, lsn: int) -> Iterator[Moment]:
+def _moments(folder: Path, lsn: int) -> Iterator[TimelineMoment]:
     """Yield the moments from `lsn` on, with the snapshots among them."""
     reader = JournalReader.open(folder)
     try:
@@ -118,35 +118,37 @@ def _moments(folder: Path, lsn: int) -> Iterator[Moment]:
         reader.close()
 
 
-def _snapshots(reader: JournalReader) -> Iterator[Moment]:
+def _snapshots(reader: JournalReader) -> Iterator[TimelineMoment]:
     for name in reader.names(fmt.TYPE_SNAPSHOT):
         try:
             header = reader.file(name).header
         except (JournalError, OSError):  # damaged, which the list of records says, or deleted meanwhile
             continue
         text = f"snapshot of everything before this address ({name})"
-        yield Moment(header.lsn, header.created_us, SNAPSHOT, text)
+        yield TimelineMoment(header.lsn, header.created_us, SNAPSHOT, text)
 
 
-def _of(finding: Finding, lsn: int) -> Iterator[Moment]:
+def _of(finding: Finding, lsn: int) -> Iterator[TimelineMoment]:
     match finding:
         case FileFound(file, _, header, _) if header.lsn >= lsn:
-            yield Moment(header.lsn, header.created_us, SEGMENT, f"segment {file} begins")
+            yield TimelineMoment(header.lsn, header.created_us, SEGMENT, f"segment {file} begins")
         case FrameFound(_, _, frame) if frame.lsn >= lsn:
-            yield Moment(frame.lsn, frame.time_us, FRAME, _contents(bytes(frame.kinds)), end_lsn=frame.end_lsn)
+            yield TimelineMoment(frame.lsn, frame.time_us, FRAME, _contents(bytes(frame.kinds)), end_lsn=frame.end_lsn)
         case RecordFound() if finding.lsn >= lsn:
             moment = _of_record(finding)
             if moment is not None:
                 yield moment
         case DamageFound(file, _, size, why, tail=False):
-            yield Moment(_address(finding), None, DAMAGE, f"{size} bytes of {file} cannot be read: {why}")
+            yield TimelineMoment(_address(finding), None, DAMAGE, f"{size} bytes of {file} cannot be read: {why}")
         case GapFound(first, end) if end > lsn:
-            yield Moment(first, None, COMPACTION, f"no segment has the log up to {end:#x}: it was dead, or is lost")
+            yield TimelineMoment(
+                first, None, COMPACTION, f"no segment has the log up to {end:#x}: it was dead, or is lost"
+            )
         case _:
             pass
 
 
-def _of_record(found: RecordFound) -> Moment | None:
+def _of_record(found: RecordFound) -> TimelineMoment | None:
     if found.kind in _COMPACTING:
         what, text = COMPACTION, Kind(found.kind).name
     elif found.kind in GROUPS["decisions"]:
@@ -158,7 +160,7 @@ def _of_record(found: RecordFound) -> Moment | None:
     fields = line_of(found).fields
     if what == OPERATOR and fields.get("operation") == STARTED:
         what, text = START, "the broker started"
-    return Moment(found.lsn, found.time_us, what, text, fields, opens=True)
+    return TimelineMoment(found.lsn, found.time_us, what, text, fields, opens=True)
 
 
 def _contents(kinds: bytes) -> str:

@@ -73,7 +73,7 @@ def test_pages_follow_each_other_without_a_gap(tmp_path: Path) -> None:
     folder = journal_with(tmp_path, 10)
     whole = timeline.after(folder, 0, most=1000).moments
     assert len({moment.text for moment in whole if moment.what == "segment"}) > 1
-    found: list[timeline.Moment] = []
+    found: list[timeline.TimelineMoment] = []
     start: int | None = 0
     while start is not None:
         page = timeline.after(folder, start, most=3)
