@@ -18,8 +18,9 @@ from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.removals import REMOVED, Hole, decode
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.errors import CopyRefused
-from escrowmq.replica.fold import ReplicatedFrame
-from escrowmq.replica.segment_copy import SegmentCopy
+from escrowmq.replica.fold import ReplicatedFrame, SnapshotPiece
+from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedStart
+from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
 
 DIVERGED: Final = ".diverged"
 _UNCOUNTED: Final = 1
@@ -97,6 +98,23 @@ class DiskCopy:
             current.take(frame)
         self._note_removed(frame.data)
 
+    def snapshot(self, piece: SnapshotPiece) -> None:
+        """Add a piece to the file of a snapshot. The whole file replaces older ones.
+
+        A copy that begins to follow in the middle of a snapshot waits for the next one.
+        """
+        if self.passive:
+            return
+        name = fmt.snapshot_name(piece.lsn)
+        temporary = name + TEMPORARY
+        if not piece.offset:
+            self._storage.create(temporary)
+        elif temporary not in self._storage.names() or self._storage.size(temporary) != piece.offset:
+            return
+        self._storage.write(temporary, piece.offset, piece.data)
+        if piece.last:
+            self._install(temporary, name)
+
     # -- the files
 
     def sync(self) -> None:
@@ -126,6 +144,14 @@ class DiskCopy:
             yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)
             before = name
 
+    def pieces_ahead(self) -> Iterator[CopiedPiece]:
+        """Yield what `ahead` yields, as `Leader.restore` takes it."""
+        for part in self.ahead():
+            if part.header:
+                yield CopiedStart(part.header, part.messages)
+            for frame in part.frames:
+                yield CopiedFrame(frame.lsn, bytes(frame.head) + bytes(frame.body))
+
     def hand_over(self) -> None:
         """Leave the files to the journal's writer."""
         if self._current is not None:
@@ -139,6 +165,17 @@ class DiskCopy:
         return max((lsn for kind, lsn, _ in self._files() if kind == fmt.TYPE_SNAPSHOT), default=0)
 
     # -- details
+
+    def _install(self, temporary: str, name: str) -> None:
+        """Let a snapshot take effect, for which the log must be on disk up to its LSN."""
+        if self._current is not None:
+            self._current.sync()
+        self._storage.sync(temporary)
+        self._storage.finish(temporary)
+        self._storage.replace(temporary, name)
+        for kind, _, other in self._files():
+            if kind == fmt.TYPE_SNAPSHOT and other != name:
+                self._storage.delete(other)
 
     def _seal(self, messages: int) -> None:
         current = self._current

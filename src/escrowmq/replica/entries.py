@@ -1,16 +1,18 @@
 """Entries of the replicated log, and their bytes.
 
 A node claims the leadership with a CLAIM. Its SEGMENT and CHUNK entries carry the journal: the headers of the segments,
-since the checksums of frames depend on them, and the frames, in pieces that every engine takes. A HEARTBEAT has no
-content; a node that finds its own in the log knows that it still led at that place. With a RESIGNATION, a leader hands
-over without being waited for.
+since the checksums of frames depend on them, and the frames, in pieces that every engine takes. SNAPSHOT entries carry
+the file of a snapshot. A HEARTBEAT has no content; a node that
+finds its own in the log knows that it still led at that place. With a RESIGNATION, a leader hands over without being
+waited for. With a NOTICE, any node says that the log has lost entries, and how much its copy has.
 
-An entry begins with a header of 24 bytes (little-endian): magic, version, kind, two zeros, epoch, CRC-32 of all other
-bytes, four zeros.
+An entry begins with a header of 40 bytes (little-endian): magic, version, kind, two zeros, epoch, chain (8 bytes),
+after, CRC-32 of all other bytes, four zeros.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,41 +25,88 @@ from escrowmq.replica.errors import EntryDamaged
 
 MAGIC: Final = b"EMQR"
 VERSION: Final = 1
-HEADER: Final = struct.Struct("<4sBBHQII")
+HEADER: Final = struct.Struct("<4sBBHQ8sQII")
 CHUNK_SIZE: Final = 900_000
 """The most bytes of a frame in one entry. Engines refuse messages of more than 1 MB by default."""
+ID_SIZE: Final = 16
+CHAIN_SIZE: Final = 8
+NO_CHAIN: Final = bytes(CHAIN_SIZE)
+"""The chain before the first claim."""
 _NAMES: Final = struct.Struct("<HH")
-_PLACE: Final = struct.Struct("<QII")
-_MESSAGES: Final = struct.Struct("<Q")
+_PLACE: Final = struct.Struct("<QQQ")
+_LSN: Final = struct.Struct("<Q")
+_START: Final = struct.Struct("<QQ")
 _MOST_NAME: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderClaim:
-    """A node claims an epoch. `url` is where its clients connect while it leads."""
+class Stamp:
+    """What every entry says about its writer.
+
+    `chain` identifies all claims that counted up to the writer's one, and where each began. Two claims with the same
+    number that were made before and after the log lost entries have different chains. A claim has the chain before it.
+    `after` is the position up to which the writer had read the log. An entry before it proves that the log has lost
+    some.
+    """
 
     epoch: int
+    chain: bytes = NO_CHAIN
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderClaim:
+    """A node claims an epoch.
+
+    `id` is random, and differs between any two claims. `lsn` is the end of the frames that counted where the node had
+    read to. `url` is where its clients connect while it leads.
+    """
+
+    stamp: Stamp
+    id: bytes
+    lsn: int
     node: str
     url: str
+
+    def chain_at(self, next_lsn: int) -> bytes:
+        """Return the chain of this claim's epoch, if the claim counts where the frames end at `next_lsn`."""
+        data = self.stamp.chain + _LSN.pack(self.stamp.epoch) + self.id + _LSN.pack(next_lsn)
+        return hashlib.blake2b(data, digest_size=CHAIN_SIZE).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentStart:
-    """The leader begins a segment of the journal with these 64 bytes.
+    """The leader begins a segment of the journal with these 64 bytes, behind frames that end at `end_lsn`.
 
-    `messages` is the number that the segment before ever held, which is in its footer.
+    The segment begins there, too, unless a journal that was there before is put into the log without its deleted
+    segments. `messages` is the number that the segment before ever held, which is in its footer. A reader may begin
+    with this entry, so it names the leader.
     """
 
-    epoch: int
+    stamp: Stamp
+    end_lsn: int
     header: bytes
-    messages: int = 0
+    messages: int
+    node: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
 class FrameChunk:
     """A piece of the frame of `size` bytes at `lsn`; the piece begins `offset` bytes after the frame's beginning."""
 
-    epoch: int
+    stamp: Stamp
+    lsn: int
+    size: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChunk:
+    """A piece of the file of `size` bytes that is the snapshot up to `lsn`."""
+
+    stamp: Stamp
     lsn: int
     size: int
     offset: int
@@ -66,101 +115,148 @@ class FrameChunk:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The leader of `epoch` is there."""
+    """The leader of the epoch is there."""
 
-    epoch: int
+    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Resignation:
-    """The leader of `epoch` has stopped leading, so another node may claim the next epoch at once."""
+    """The leader of the epoch has stopped leading, so another node may claim the next epoch at once."""
 
-    epoch: int
-
-
-Entry: TypeAlias = LeaderClaim | SegmentStart | FrameChunk | Heartbeat | Resignation
+    stamp: Stamp
 
 
-def chunks(epoch: int, lsn: int, frame: Sequence[bytes], size: int = CHUNK_SIZE) -> Iterator[FrameChunk]:
+@dataclass(frozen=True, slots=True)
+class LossNotice:
+    """`node` has found that the log has lost entries. Its own copy of the journal ends at `lsn`."""
+
+    stamp: Stamp
+    node: str
+    lsn: int
+
+
+Entry: TypeAlias = LeaderClaim | SegmentStart | FrameChunk | SnapshotChunk | Heartbeat | Resignation | LossNotice
+
+
+def chunks(stamp: Stamp, lsn: int, frame: Sequence[bytes], size: int = CHUNK_SIZE) -> Iterator[FrameChunk]:
     """Divide a frame, given in parts, into chunks of at most `size` bytes."""
     whole = b"".join(frame)
     for offset in range(0, len(whole), size):
-        yield FrameChunk(epoch, lsn, len(whole), offset, whole[offset : offset + size])
+        yield FrameChunk(stamp, lsn, len(whole), offset, whole[offset : offset + size])
+
+
+BLANK: Final = Stamp(0)
+"""The stamp of an entry that is not stamped yet."""
 
 
 def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry."""
-    kind = _KINDS[type(entry)]
+    kind, stamp = _KINDS[type(entry)], entry.stamp
     body = _body(entry)
-    unchecked = HEADER.pack(MAGIC, VERSION, kind, 0, entry.epoch, 0, 0)
-    return HEADER.pack(MAGIC, VERSION, kind, 0, entry.epoch, zlib.crc32(body, zlib.crc32(unchecked)), 0) + body
+    head = (MAGIC, VERSION, kind, 0, stamp.epoch, stamp.chain, stamp.after)
+    return HEADER.pack(*head, zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))), 0) + body
 
 
 def decode(data: bytes) -> Entry:
     """Return the entry with these bytes. Raises EntryDamaged."""
     if len(data) < HEADER.size:
         raise EntryDamaged(f"an entry of {len(data)} bytes is shorter than a header")
-    magic, version, kind, zero, epoch, crc, end = HEADER.unpack_from(data)
+    *head, crc, end = HEADER.unpack_from(data)
+    magic, version, kind, zero, epoch, chain, after = head
     if magic != MAGIC:
         raise EntryDamaged("an entry is not of EscrowMQ; give the log to it alone")
     if version != VERSION or kind not in _DECODERS or zero or end:
         raise EntryDamaged(f"an entry has version {version} and kind {kind}, which this program does not know")
     body = data[HEADER.size :]
-    if crc != zlib.crc32(body, zlib.crc32(HEADER.pack(MAGIC, VERSION, kind, 0, epoch, 0, 0))):
+    if crc != zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))):
         raise EntryDamaged("the checksum of an entry does not match")
-    return _DECODERS[kind](epoch, body)
+    return _DECODERS[kind](Stamp(epoch, chain, after), body)
 
 
 def _body(entry: Entry) -> bytes:
     match entry:
         case LeaderClaim():
-            node, url = entry.node.encode(), entry.url.encode()
-            return _NAMES.pack(len(node), len(url)) + node + url
+            return entry.id + _LSN.pack(entry.lsn) + _packed(entry.node, entry.url)
         case SegmentStart():
-            return entry.header + _MESSAGES.pack(entry.messages)
-        case FrameChunk():
+            return _START.pack(entry.end_lsn, entry.messages) + entry.header + _packed(entry.node, entry.url)
+        case FrameChunk() | SnapshotChunk():
             return _PLACE.pack(entry.lsn, entry.size, entry.offset) + entry.data
+        case LossNotice():
+            return _LSN.pack(entry.lsn) + _packed(entry.node, "")
         case Heartbeat() | Resignation():
             return b""
 
 
-def _claim(epoch: int, body: bytes) -> LeaderClaim:
+def _packed(node: str, url: str) -> bytes:
+    first, second = node.encode(), url.encode()
+    return _NAMES.pack(len(first), len(second)) + first + second
+
+
+def _names(body: bytes) -> tuple[str, str]:
     if len(body) < _NAMES.size:
-        raise EntryDamaged("a claim has no names")
+        raise EntryDamaged("an entry has no names")
     node, url = _NAMES.unpack_from(body)
     if len(body) != _NAMES.size + node + url or max(node, url) > _MOST_NAME:
-        raise EntryDamaged("the names in a claim do not have their lengths")
+        raise EntryDamaged("the names in an entry do not have their lengths")
     middle = _NAMES.size + node
     try:
-        return LeaderClaim(epoch, body[_NAMES.size : middle].decode(), body[middle:].decode())
+        return body[_NAMES.size : middle].decode(), body[middle:].decode()
     except UnicodeDecodeError as error:
-        raise EntryDamaged(f"a name in a claim is not UTF-8: {error}") from None
+        raise EntryDamaged(f"a name in an entry is not UTF-8: {error}") from None
 
 
-def _segment(epoch: int, body: bytes) -> SegmentStart:
-    if len(body) != FILE_HEADER_SIZE + _MESSAGES.size:
-        raise EntryDamaged(f"the beginning of a segment has {len(body)} bytes")
-    return SegmentStart(epoch, body[:FILE_HEADER_SIZE], _MESSAGES.unpack_from(body, FILE_HEADER_SIZE)[0])
+def _claim(stamp: Stamp, body: bytes) -> LeaderClaim:
+    if len(body) < ID_SIZE + _LSN.size:
+        raise EntryDamaged("a claim is cut off")
+    (lsn,) = _LSN.unpack_from(body, ID_SIZE)
+    return LeaderClaim(stamp, body[:ID_SIZE], lsn, *_names(body[ID_SIZE + _LSN.size :]))
 
 
-def _chunk(epoch: int, body: bytes) -> FrameChunk:
+def _segment(stamp: Stamp, body: bytes) -> SegmentStart:
+    names = _START.size + FILE_HEADER_SIZE
+    if len(body) < names:
+        raise EntryDamaged(f"the start of a segment has {len(body)} bytes")
+    end_lsn, messages = _START.unpack_from(body)
+    return SegmentStart(stamp, end_lsn, body[_START.size : names], messages, *_names(body[names:]))
+
+
+def _chunk(stamp: Stamp, body: bytes) -> FrameChunk:
+    return FrameChunk(stamp, *_piece(body))
+
+
+def _snapshot(stamp: Stamp, body: bytes) -> SnapshotChunk:
+    return SnapshotChunk(stamp, *_piece(body))
+
+
+def _piece(body: bytes) -> tuple[int, int, int, bytes]:
     if len(body) <= _PLACE.size:
         raise EntryDamaged("a chunk has no data")
     lsn, size, offset = _PLACE.unpack_from(body)
     data = body[_PLACE.size :]
     if offset + len(data) > size:
-        raise EntryDamaged(f"a chunk goes beyond its frame of {size} bytes")
-    return FrameChunk(epoch, lsn, size, offset, data)
+        raise EntryDamaged(f"a chunk goes beyond its {size} bytes")
+    return lsn, size, offset, data
 
 
-def _heartbeat(epoch: int, body: bytes) -> Heartbeat:
+def _heartbeat(stamp: Stamp, body: bytes) -> Heartbeat:
     _check_empty(body)
-    return Heartbeat(epoch)
+    return Heartbeat(stamp)
 
 
-def _resignation(epoch: int, body: bytes) -> Resignation:
+def _resignation(stamp: Stamp, body: bytes) -> Resignation:
     _check_empty(body)
-    return Resignation(epoch)
+    return Resignation(stamp)
+
+
+def _notice(stamp: Stamp, body: bytes) -> LossNotice:
+    if len(body) < _LSN.size:
+        raise EntryDamaged("a notice is cut off")
+    (lsn,) = _LSN.unpack_from(body)
+    node, url = _names(body[_LSN.size :])
+    if url:
+        raise EntryDamaged("a notice has a second name")
+    return LossNotice(stamp, node, lsn)
 
 
 def _check_empty(body: bytes) -> None:
@@ -169,8 +265,24 @@ def _check_empty(body: bytes) -> None:
 
 
 _KINDS: Final[Mapping[type[Entry], int]] = MappingProxyType(
-    {LeaderClaim: 1, SegmentStart: 2, FrameChunk: 3, Heartbeat: 4, Resignation: 5}
+    {
+        LeaderClaim: 1,
+        SegmentStart: 2,
+        FrameChunk: 3,
+        Heartbeat: 4,
+        Resignation: 5,
+        SnapshotChunk: 6,
+        LossNotice: 7,
+    }
 )
-_DECODERS: Final[Mapping[int, Callable[[int, bytes], Entry]]] = MappingProxyType(
-    {1: _claim, 2: _segment, 3: _chunk, 4: _heartbeat, 5: _resignation}
+_DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyType(
+    {
+        1: _claim,
+        2: _segment,
+        3: _chunk,
+        4: _heartbeat,
+        5: _resignation,
+        6: _snapshot,
+        7: _notice,
+    }
 )

@@ -27,7 +27,8 @@ class Deposed(ReplicaError):  # noqa: N818 - named after the event
 class EntriesLost(ReplicaError):  # noqa: N818 - named after the event
     """The log does not have entries that it had acknowledged or delivered.
 
-    `position` is the first one that is missing.
+    `position` is the first one that is missing, as far as the node knows. The node must read the log again from its
+    beginning, with a new tail that knows no places, before it does anything else.
     """
 
     def __init__(self, position: int, why: str) -> None:
@@ -37,3 +38,12 @@ class EntriesLost(ReplicaError):  # noqa: N818 - named after the event
 
 class CopyRefused(ReplicaError):  # noqa: N818 - named after the event
     """The data directory and the replicated log do not belong together."""
+
+
+class EntriesTrimmed(ReplicaError):  # noqa: N818 - named after the event
+    """The node is so far behind that the leader has trimmed what it would read next. It must copy the journal anew."""
+
+    def __init__(self, begin: int, position: int) -> None:
+        super().__init__(f"the replicated log begins at position {begin}, and this node has read up to {position} only")
+        self.begin = begin
+        self.position = position

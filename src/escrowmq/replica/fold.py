@@ -1,24 +1,42 @@
 """Which entries of the replicated log count. Every node folds the log by these rules, so all agree.
 
 The log itself accepts the entries of any node at any time: those of a leader that was paused and does not know that it
-is deposed, the same entry twice, and late ones. Therefore:
+is deposed, the same entry twice, and late ones. It may also lose its newest entries. Therefore:
 
-- A claim counts if its epoch is the next one. The node then leads, until the next claim that counts.
-- Everything else counts only if its epoch is the current one and its leader has not resigned.
-- A segment counts if it begins where the last whole frame ended. A chunk counts if it continues what is there. An entry
-  that is there already is a duplicate. An entry that leaves a gap is premature, and its leader appends it again.
-- A frame that is incomplete at a claim never counts. The new leader begins a segment.
+- A claim counts if its epoch is the next one, and its node has read the same claims before. The node then leads, until
+  the next claim that counts.
+- Everything else counts only if it is of the current claim, which has not resigned. The chain in its stamp says so.
+- A segment counts if its leader appended it behind the last whole frame. A chunk counts if it continues what is there.
+  An entry that is there already is a duplicate. A chunk that leaves a gap in its own frame is premature, and its leader
+  appends it again.
+- A leader appends a frame only after the one before it counts. An entry that leaves any other gap, that stands before
+  something that its writer had read, or that is of a claim that is not there, is doubtful: the log may have lost some.
+- A frame or a snapshot that is incomplete at a claim never counts. The new leader begins a segment.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from escrowmq.journal.errors import JournalError
 from escrowmq.journal.format import TYPE_SEGMENT, read_file_header
-from escrowmq.replica.entries import Entry, FrameChunk, Heartbeat, LeaderClaim, Resignation, SegmentStart
+from escrowmq.replica.entries import (
+    NO_CHAIN,
+    Entry,
+    FrameChunk,
+    Heartbeat,
+    LeaderClaim,
+    LossNotice,
+    Resignation,
+    SegmentStart,
+    SnapshotChunk,
+    Stamp,
+)
+
+REMEMBERED: Final = 1000
+"""How many epochs a reader remembers. An entry of an older one makes it read the log again."""
 
 
 class Judgement(Enum):
@@ -27,8 +45,9 @@ class Judgement(Enum):
     COUNTS = "counts"
     STALE = "stale"  # of a deposed or resigned leader, or a claim of an epoch that is taken
     DUPLICATE = "duplicate"  # its effect is there already
-    PREMATURE = "premature"  # something before it is missing
+    PREMATURE = "premature"  # a piece of the same frame or snapshot before it is missing
     FOREIGN = "foreign"  # a segment of another journal, or not what it continues
+    DOUBTFUL = "doubtful"  # it does not fit to the entries before it, as if the log had lost some
 
 
 class ReplicatedFrame(NamedTuple):
@@ -39,6 +58,35 @@ class ReplicatedFrame(NamedTuple):
     data: bytes
 
 
+class SnapshotPiece(NamedTuple):
+    """A piece of a snapshot's file. Pieces come in order; one at offset 0 replaces an unfinished snapshot."""
+
+    lsn: int
+    size: int
+    offset: int
+    data: bytes
+
+    @property
+    def last(self) -> bool:
+        """Whether the snapshot is whole with this piece."""
+        return self.offset + len(self.data) == self.size
+
+
+class LeaderAddress(NamedTuple):
+    """Who leads."""
+
+    epoch: int
+    node: str
+    url: str
+
+
+class SnapshotPlace(NamedTuple):
+    """The newest whole snapshot: where it covers the journal up to, and where its first piece is in the log."""
+
+    lsn: int
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The judgement of an entry, and what it completed, if it did."""
@@ -46,6 +94,18 @@ class Applied:
     judgement: Judgement
     segment: SegmentStart | None = None
     frame: ReplicatedFrame | None = None
+    snapshot: SnapshotPiece | None = None
+
+
+class FoldState(NamedTuple):
+    """What two readers at the same position must agree on."""
+
+    epoch: int
+    chain: bytes
+    resigned: bool
+    next_lsn: int
+    segment: bytes
+    received: int
 
 
 _COUNTS = Applied(Judgement.COUNTS)
@@ -53,6 +113,7 @@ _STALE = Applied(Judgement.STALE)
 _DUPLICATE = Applied(Judgement.DUPLICATE)
 _PREMATURE = Applied(Judgement.PREMATURE)
 _FOREIGN = Applied(Judgement.FOREIGN)
+_DOUBTFUL = Applied(Judgement.DOUBTFUL)
 
 
 class Fold:
@@ -60,50 +121,111 @@ class Fold:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.leader: LeaderClaim | None = None
-        """The claim of the current epoch; None before the first."""
+        self.chain = NO_CHAIN
+        self.claim_id = b""
+        """The id of the current claim; empty if the fold began behind it."""
+        self.leader: LeaderAddress | None = None
+        """Who made the current claim; None before the first."""
         self.resigned = False
+        self.hole = False
+        """Whether the log has lost entries of the current leader, as its later ones show."""
+        self.notices: dict[str, int] = {}
+        """The nodes that have found entries of the log lost since the last claim, and where their copies end."""
         self.next_lsn = 0
         """The end of the last whole frame."""
         self.segment = b""
         """The header of the current segment."""
         self.journal_id = b""
+        self.snapshot: SnapshotPlace | None = None
+        self._ended: dict[int, tuple[bytes, int]] = {}
+        """The chains of the last epochs, and the position of the claim or the resignation that ended each."""
         self._parts: list[bytes] = []
         self._received = 0
         self._size = 0
+        self._unfinished: tuple[int, int, int, int] | None = None
+        """A snapshot that is not whole: its LSN, size, received bytes, and the position of its first piece."""
+
+    @classmethod
+    def begun_at(cls, entry: SegmentStart) -> Fold:
+        """Return the state before a segment that counts, which may be the first entry of a log that was trimmed.
+
+        `apply` must get the same entry next.
+        """
+        fold = cls()
+        fold.epoch, fold.chain = entry.stamp.epoch, entry.stamp.chain
+        fold.leader = LeaderAddress(entry.stamp.epoch, entry.node, entry.url)
+        fold.next_lsn = entry.end_lsn
+        return fold
+
+    @property
+    def state(self) -> FoldState:
+        """What all readers agree on."""
+        return FoldState(self.epoch, self.chain, self.resigned, self.next_lsn, self.segment, self._received)
 
     def leads(self, claim: LeaderClaim) -> bool:
         """Return whether `claim` is the last one that counted, and its node has not resigned."""
-        return self.leader == claim and not self.resigned
+        return self.claim_id == claim.id and not self.resigned
 
-    def apply(self, entry: Entry) -> Applied:
-        """Apply the next entry of the log."""
+    def apply(self, entry: Entry, position: int) -> Applied:
+        """Apply the next entry of the log, which is at `position`."""
         if isinstance(entry, LeaderClaim):
-            return self._claim(entry)
-        if entry.epoch > self.epoch:
-            return _PREMATURE
-        if entry.epoch < self.epoch or self.resigned:
-            return _STALE
+            return self._claim(entry, position)
+        stamp = entry.stamp
+        if stamp.epoch < self.epoch:
+            return self._stale(stamp.epoch, stamp)
+        if stamp.epoch > self.epoch or stamp.chain != self.chain:
+            return _DOUBTFUL
+        if isinstance(entry, LossNotice):
+            self.notices[entry.node] = entry.lsn
+            return _COUNTS
+        if self.resigned:
+            return self._stale(stamp.epoch, stamp)
+        if stamp.after > position:
+            return self._lost()
         match entry:
             case SegmentStart():
                 return self._begin_segment(entry)
             case FrameChunk():
                 return self._add_chunk(entry)
+            case SnapshotChunk():
+                return self._add_piece(entry, position)
             case Heartbeat():
                 return _COUNTS
             case Resignation():
                 self.resigned = True
+                self._ended[self.epoch] = self.chain, position
                 self._drop_partial()
                 return _COUNTS
 
-    def _claim(self, claim: LeaderClaim) -> Applied:
-        if claim.epoch > self.epoch + 1:
-            return _PREMATURE
-        if claim.epoch <= self.epoch:
-            return _DUPLICATE if claim == self.leader else _STALE
-        self.epoch, self.leader, self.resigned = claim.epoch, claim, False
+    def _claim(self, claim: LeaderClaim, position: int) -> Applied:
+        stamp = claim.stamp
+        if claim.id == self.claim_id:
+            return _DUPLICATE
+        if stamp.epoch <= self.epoch:
+            return self._stale(stamp.epoch - 1, stamp)
+        if stamp.epoch > self.epoch + 1 or stamp.chain != self.chain:
+            return _DOUBTFUL
+        if stamp.after > position or claim.lsn > self.next_lsn:
+            return _DOUBTFUL
+        self._ended[self.epoch] = self.chain, position
+        self._ended.pop(self.epoch - REMEMBERED, None)
+        self.epoch, self.chain = stamp.epoch, claim.chain_at(self.next_lsn)
+        self.claim_id, self.leader = claim.id, LeaderAddress(stamp.epoch, claim.node, claim.url)
+        self.resigned = self.hole = False
+        self.notices.clear()
         self._drop_partial()
         return _COUNTS
+
+    def _stale(self, epoch: int, stamp: Stamp) -> Applied:
+        """Judge an entry by a node that was at `epoch`, which is over. The node cannot have read the claim that ended
+        the epoch. If it seems so, that claim is not in the log any more.
+        """
+        chain, end = self._ended.get(epoch, (b"", 0))
+        return _STALE if chain == stamp.chain and stamp.after <= end else _DOUBTFUL
+
+    def _lost(self) -> Applied:
+        self.hole = True
+        return _DOUBTFUL
 
     def _begin_segment(self, entry: SegmentStart) -> Applied:
         try:
@@ -112,17 +234,21 @@ class Fold:
             return _FOREIGN
         if header.type != TYPE_SEGMENT or (self.journal_id and header.journal_id != self.journal_id):
             return _FOREIGN
-        if header.lsn < self.next_lsn or entry.header == self.segment:
+        if entry.end_lsn < self.next_lsn or entry.header == self.segment:
             return _DUPLICATE
-        if header.lsn > self.next_lsn or self._parts:
-            return _PREMATURE
-        self.segment, self.journal_id = entry.header, header.journal_id
+        if entry.end_lsn > self.next_lsn or self._parts:
+            return self._lost()
+        if header.lsn < self.next_lsn:
+            return _FOREIGN
+        self.segment, self.journal_id, self.next_lsn = entry.header, header.journal_id, header.lsn
         return Applied(Judgement.COUNTS, segment=entry)
 
     def _add_chunk(self, chunk: FrameChunk) -> Applied:
         if chunk.lsn < self.next_lsn or (chunk.lsn == self.next_lsn and chunk.offset < self._received):
             return _DUPLICATE
-        if not self.segment or chunk.lsn > self.next_lsn or chunk.offset > self._received:
+        if not self.segment or chunk.lsn > self.next_lsn:
+            return self._lost()
+        if chunk.offset > self._received:
             return _PREMATURE
         if self._parts and chunk.size != self._size:
             return _FOREIGN
@@ -131,11 +257,37 @@ class Fold:
         self._size = chunk.size
         if self._received < self._size:
             return _COUNTS
-        frame = ReplicatedFrame(chunk.epoch, chunk.lsn, b"".join(self._parts))
-        self._drop_partial()
+        frame = ReplicatedFrame(chunk.stamp.epoch, chunk.lsn, b"".join(self._parts))
+        self._drop_frame()
         self.next_lsn += len(frame.data)
         return Applied(Judgement.COUNTS, frame=frame)
 
+    def _add_piece(self, chunk: SnapshotChunk, position: int) -> Applied:
+        if self.snapshot is not None and chunk.lsn <= self.snapshot.lsn:
+            return _DUPLICATE
+        if chunk.lsn > self.next_lsn:
+            return self._lost()
+        lsn, size, received, first = self._unfinished or (chunk.lsn, chunk.size, 0, position)
+        if chunk.lsn < lsn:
+            return _STALE
+        if chunk.lsn > lsn and not chunk.offset:  # the leader has given up the one before
+            lsn, size, received, first = chunk.lsn, chunk.size, 0, position
+        if chunk.lsn > lsn or chunk.offset > received:
+            return _PREMATURE
+        if chunk.offset < received:
+            return _DUPLICATE
+        if chunk.size != size:
+            return _FOREIGN
+        received += len(chunk.data)
+        self._unfinished = lsn, size, received, first
+        if received == size:
+            self.snapshot, self._unfinished = SnapshotPlace(lsn, first), None
+        return Applied(Judgement.COUNTS, snapshot=SnapshotPiece(lsn, size, chunk.offset, chunk.data))
+
     def _drop_partial(self) -> None:
+        self._drop_frame()
+        self._unfinished = None
+
+    def _drop_frame(self) -> None:
         self._parts = []
         self._received = self._size = 0

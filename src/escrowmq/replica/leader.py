@@ -6,16 +6,23 @@ no other entry lies between, so no other claim does. Otherwise, or without an an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
+from escrowmq.journal.format import read_file_header
 from escrowmq.replica.entries import (
+    BLANK,
     CHUNK_SIZE,
     Entry,
     Heartbeat,
     LeaderClaim,
+    LossNotice,
     Resignation,
     SegmentStart,
+    SnapshotChunk,
+    Stamp,
     chunks,
     encode,
 )
@@ -25,50 +32,113 @@ from escrowmq.replica.tail import LogTail
 
 ATTEMPTS: Final = 5
 """How often an append is repeated whose answer did not come."""
+GROUP: Final = 32
+"""The most chunks of a frame or a snapshot that are appended at once."""
+
+
+class CopiedStart(NamedTuple):
+    """The header of a segment in the node's own copy, and the number of messages that the one before ever held."""
+
+    header: bytes
+    messages: int
+
+
+class CopiedFrame(NamedTuple):
+    """A frame in the node's own copy."""
+
+    lsn: int
+    data: bytes
+
+
+CopiedPiece: TypeAlias = CopiedStart | CopiedFrame
 
 
 class Leader:
     """A node that wants to lead. Every method blocks, and raises OSError if the log cannot be reached.
 
-    `node` names the process and not only the machine: no two starts may have the same name. The copy of `tail` gets the
-    node's own frames, too, once they count.
+    `node` names the machine for operators. `make_id` returns 16 random bytes, so that no two claims are equal. The copy
+    of `tail` gets the node's own frames, too, once they count.
     """
 
-    def __init__(self, log: ReplicatedLog, tail: LogTail, node: str, url: str, *, chunk_size: int = CHUNK_SIZE) -> None:
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        tail: LogTail,
+        node: str,
+        url: str,
+        make_id: Callable[[], bytes],
+        *,
+        chunk_size: int = CHUNK_SIZE,
+    ) -> None:
         self._log = log
         self._tail = tail
         self._node = node
         self._url = url
+        self._make_id = make_id
         self._chunk_size = chunk_size
-        self.claim = LeaderClaim(0, node, url)
+        self.claim = LeaderClaim(BLANK, b"", 0, node, url)
 
     @property
     def leads(self) -> bool:
         """Whether the node leads, as far as it knows."""
-        return self._tail.fold.leads(self.claim)
+        return bool(self.claim.id) and self._tail.fold.leads(self.claim)
 
     def take_over(self) -> bool:
-        """LeaderClaim the next epoch, and return whether the claim counts. The node then has every frame that counts.
+        """Claim the next epoch, and return whether the claim counts. The node then has every frame that counts.
 
-        If the log does not answer, the claim may come to count later. `leads` is true as soon as the node has read it.
+        If the node's own copy has more frames than count, `restore` must follow. If the log does not answer, the claim
+        may come to count later. `leads` is true as soon as the node has read it.
         Raises EntriesLost.
         """
         self._tail.read_to_end()
-        self.claim = LeaderClaim(self._tail.fold.epoch + 1, self._node, self._url)
+        self._tail.verify()
+        fold = self._tail.fold
+        stamp = Stamp(fold.epoch + 1, fold.chain, self._tail.position)
+        self.claim = LeaderClaim(stamp, self._make_id(), fold.next_lsn, self._node, self._url)
         try:
             position = self._log.append([encode(self.claim)])[0]
         except AppendUnknown:
             self._tail.read_to_end()
         else:
+            self._check_position(position)
             self._tail.read_to(position + 1)
         return self.leads
 
+    def restore(self, pieces: Iterable[CopiedPiece]) -> int:
+        """Append again what the log has lost and this node's copy has: headers and frames, in order.
+
+        `pieces` may begin earlier. What the log has is left out. An empty log takes a journal that begins anywhere, and
+        one without its deleted segments. Returns the number of frames that were appended. Raises as `append_frame`
+        does.
+        """
+        restored = 0
+        start: CopiedStart | None = None
+        for piece in pieces:
+            if isinstance(piece, CopiedStart):
+                start = piece
+                continue
+            if piece.lsn < self._tail.fold.next_lsn:
+                continue
+            if start is not None and start.header != self._tail.fold.segment:
+                self._begin_segment(start.header, start.messages)
+            self.append_frame(piece.lsn, [piece.data])
+            restored += 1
+        return restored
+
     def begin_segment(self, header: bytes, messages: int = 0) -> None:
-        """Append the header of a segment, and return when it counts. Raises as `append_frame` does.
+        """Append the header of a segment behind the last frame, and return when it counts. Raises as `append_frame`
+        does.
 
         `messages` is the number that the segment before ever held.
         """
-        self._append([SegmentStart(self.claim.epoch, header, messages)])
+        lsn, end = read_file_header("a new segment", header).lsn, self._tail.fold.next_lsn
+        if lsn != end and self.leads:
+            raise EntriesLost(self._tail.position, f"its frames end at LSN {end}, and a segment shall begin at {lsn}")
+        self._begin_segment(header, messages)
+
+    def _begin_segment(self, header: bytes, messages: int) -> None:
+        end = self._tail.fold.next_lsn
+        self._append([SegmentStart(BLANK, end, header, messages, self._node, self._url)])
         if self._tail.fold.segment != header:
             raise EntriesLost(self._tail.position, "the log has no place for the segment that this node began")
 
@@ -80,10 +150,51 @@ class Leader:
             AppendUnknown: The log did not answer, also not when it was asked again. The frame may come to count.
             EntriesLost: The log lost entries.
         """
-        self._append(list(chunks(self.claim.epoch, lsn, frame, self._chunk_size)))
+        pieces = chunks(BLANK, lsn, frame, self._chunk_size)
+        while group := list(islice(pieces, GROUP)):
+            self._append(group)
         end = lsn + sum(map(len, frame))
         if self._tail.fold.next_lsn != end:
             raise EntriesLost(self._tail.position, f"its frames end at LSN {self._tail.fold.next_lsn}, not at {end}")
+
+    def put_snapshot(self, lsn: int, size: int, pieces: Iterable[bytes]) -> None:
+        """Append the file of a snapshot, which has `size` bytes in pieces of at most the size of a chunk.
+
+        Snapshots count in the order of their LSNs. Between two pieces, other entries may be appended. Raises as
+        `append_frame` does.
+        """
+        offset = 0
+        for piece in pieces:
+            self.put_piece(lsn, size, offset, piece)
+            offset += len(piece)
+
+    def put_piece(self, lsn: int, size: int, offset: int, piece: bytes) -> None:
+        """Append one piece of the file of a snapshot. Raises as `append_frame` does."""
+        self._append([SnapshotChunk(BLANK, lsn, size, offset, piece)])
+        whole = self._tail.fold.snapshot
+        if offset + len(piece) == size and (whole is None or whole.lsn < lsn):
+            raise EntriesLost(self._tail.position, f"the snapshot up to LSN {lsn} is not whole")
+
+    def trim(self, oldest_lsn: int) -> int:
+        """Delete from the log what no reader needs. `oldest_lsn` is where the oldest segment begins that has messages.
+
+        The log then begins with a segment that counts, which is not newer than that one and than the newest snapshot.
+        Returns the position where it begins.
+        """
+        begin = self._log.begin()
+        snapshot = self._tail.fold.snapshot
+        if snapshot is None:
+            return begin
+        places = [
+            place.position
+            for place in self._tail.segments
+            if place.lsn <= min(oldest_lsn, snapshot.lsn) and place.position <= snapshot.position
+        ]
+        if not places or places[-1] <= begin:
+            return begin
+        self._log.trim(places[-1])
+        self._tail.forget(places[-1])
+        return places[-1]
 
     def prove(self) -> None:
         """Return if the node still led after this call had begun. Raises as `append_frame` does.
@@ -91,21 +202,32 @@ class Leader:
         Nothing that the log had before the call was unknown to the node at its end. So an answer from memory that is
         made after it is not older than the call.
         """
-        self._append([Heartbeat(self.claim.epoch)])
+        self._append([Heartbeat(BLANK)])
 
     def resign(self) -> None:
         """End the leadership. Raises as `append_frame` does."""
         if self.leads:
-            self._append([Resignation(self.claim.epoch)])
+            self._append([Resignation(BLANK)])
 
-    def _append(self, entries: list[Entry]) -> None:
-        """Append entries until all count."""
+    def give_notice(self, copy_lsn: int) -> None:
+        """Say that the log has lost entries, and that this node's copy ends at `copy_lsn`. Any node may do this.
+
+        Raises AppendUnknown.
+        """
+        fold = self._tail.fold
+        stamp = Stamp(fold.epoch, fold.chain, self._tail.position)
+        self._log.append([encode(LossNotice(stamp, self._node, copy_lsn))])
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        """Stamp entries, and append them until all count."""
         self._check()
-        data = [encode(entry) for entry in entries]
         for attempt in range(ATTEMPTS):
+            stamp = Stamp(self.claim.stamp.epoch, self._tail.fold.chain, self._tail.position)
+            data = [encode(replace(entry, stamp=stamp)) for entry in entries]
             try:
                 positions = self._log.append(data)
             except AppendUnknown:
+                self._tail.verify()  # the append may be where the log has lost entries
                 self._tail.read_to_end()
                 self._check()
                 if attempt == ATTEMPTS - 1:
@@ -118,15 +240,23 @@ class Leader:
     def _account(self, data: list[bytes], positions: list[int]) -> None:
         """Apply the entries that were stored at `positions`, and all entries before and between them."""
         for each, position in zip(data, positions, strict=True):
-            if position < self._tail.position:
-                raise EntriesLost(position, f"an append is there, and this node knows all up to {self._tail.position}")
+            self._check_position(position)
             self._tail.read_to(position)
             self._tail.take(StoredEntry(position, each))
 
+    def _check_position(self, position: int) -> None:
+        if position < self._tail.position:
+            raise EntriesLost(position, f"an append is there, and this node knows all up to {self._tail.position}")
+
     def _check(self, entries: Sequence[Entry] = ()) -> None:
-        """Raise Deposed if another node leads."""
+        """Raise Deposed if another node leads, and EntriesLost if the log lacks what this one has appended."""
         fold = self._tail.fold
-        if fold.leader is None or fold.leader.epoch != self.claim.epoch or fold.leader.node != self.claim.node:
+        if not self.claim.id or fold.claim_id != self.claim.id:
             raise Deposed(fold.epoch, fold.leader.url if fold.leader is not None else "no node")
+        if fold.hole:
+            raise EntriesLost(self._tail.position, "entries of this node before the last one are missing")
+        if fold.notices:
+            nodes = ", ".join(sorted(fold.notices))
+            raise EntriesLost(self._tail.position, f"{nodes} found that entries of this node are missing")
         if fold.resigned and not any(isinstance(entry, Resignation) for entry in entries):
             raise Deposed(fold.epoch, "no node, after a resignation,")

@@ -1,4 +1,4 @@
-"""The port to a replicated log: append, read, and where it begins and ends. Each engine has an adapter for it."""
+"""The port to a replicated log: append, read, trim, and where it begins and ends. Each engine has an adapter for it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ class ReplicatedLog(Protocol):
         ...
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
-        """Return at most `most` entries that a quorum has, in order, from `position` on; none at the end of the log."""
+        """Return at most `most` entries that a quorum has, in order, from `position` on; none at the end of the log.
+
+        If entries from `position` on were trimmed, return none, or those from the oldest one on.
+        """
         ...
 
     def begin(self) -> int:
-        """Return the position of the oldest entry."""
+        """Return the position of the oldest entry; `end()` if there is none."""
         ...
 
     def end(self) -> int:
         """Return the position behind the newest entry that a quorum has."""
+        ...
+
+    def trim(self, before: int) -> None:
+        """Delete all entries before a position. Afterwards, the log begins there, or where it began before."""
         ...

@@ -1,4 +1,6 @@
-"""A simulated replicated log: appends are lost, late, not answered, stored twice, in part or with holes."""
+"""A simulated replicated log: appends are lost, late, not answered, stored twice, in part or with holes. It is trimmed,
+and may lose its newest entries.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,28 @@ from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 
 FATES = {"stored": 14, "lost": 1, "unanswered": 2, "late": 2, "twice": 1, "partly": 2, "hole": 2}
+MOST_LOST = 12
+"""The most entries that the log loses at once."""
 
 
 class SimulatedLog:
     """A log whose other users act before and after each call. All randomness is that of `rng`."""
 
-    def __init__(self, rng: random.Random, interlude: Callable[[], None]) -> None:
+    def __init__(self, rng: random.Random, interlude: Callable[[], None] = lambda: None) -> None:
         self.entries: list[bytes] = []
+        self.first = 0
+        """The position of the first of `entries`."""
+        self.quiet = False
+        """Whether every append is stored and answered, and nobody acts meanwhile."""
         self._rng = rng
         self._interlude = interlude
         self._late: list[bytes] = []
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Store entries as the fate of this append wants it."""
+        if self.quiet:
+            self.entries.extend(entries)
+            return list(range(self.end() - len(entries), self.end()))
         self._interlude()
         fate = self._rng.choices(list(FATES), list(FATES.values()))[0]
         if fate == "late":
@@ -35,7 +46,7 @@ class SimulatedLog:
         if fate not in ("late", "lost"):
             for entry in entries:
                 self._deliver_late()
-                positions.append(len(self.entries))
+                positions.append(self.first + len(self.entries))
                 self.entries.extend([entry] * (2 if fate == "twice" else 1))
         self._interlude()
         if fate in ("stored", "twice"):
@@ -44,18 +55,36 @@ class SimulatedLog:
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return a few entries."""
-        self._interlude()
-        found = self.entries[position : position + self._rng.randint(1, most)]
-        return [StoredEntry(position + i, data) for i, data in enumerate(found)]
+        if not self.quiet:
+            self._interlude()
+            most = self._rng.randint(1, most)
+        at = max(0, position - self.first)
+        found = self.entries[at : at + most]
+        return [StoredEntry(self.first + at + i, data) for i, data in enumerate(found)]
 
     def begin(self) -> int:
-        """Return 0: nothing is trimmed here."""
-        return 0
+        """Return the position of the oldest entry."""
+        return self.first
 
     def end(self) -> int:
-        """Return the number of entries."""
+        """Return the position behind the newest entry."""
         self._deliver_late()
-        return len(self.entries)
+        return self.first + len(self.entries)
+
+    def trim(self, before: int) -> None:
+        """Delete the entries before a position."""
+        del self.entries[: max(0, before - self.first)]
+        self.first = max(self.first, before)
+
+    # -- what no engine should do
+
+    def lose(self) -> int:
+        """Lose some of the newest entries. Return their number."""
+        number = min(self._rng.randint(1, MOST_LOST), len(self.entries) - 1)
+        if number <= 0:
+            return 0
+        del self.entries[-number:]
+        return number
 
     def settle(self) -> None:
         """Store everything that is still on its way."""
@@ -63,5 +92,5 @@ class SimulatedLog:
         self._late.clear()
 
     def _deliver_late(self) -> None:
-        while self._late and self._rng.random() < 0.2:
+        while not self.quiet and self._late and self._rng.random() < 0.2:
             self.entries.append(self._late.pop(0))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from escrowmq.replica.errors import ReplicaError
 from tests.simulation.ledger import Violation
 from tests.simulation.planting import planted
-from tests.simulation.replica.planted import PLANTED
+from tests.simulation.replica.planted import PLANTED, PLANTED_WITH_LOSSES
 from tests.simulation.replica.world import World
 
-HISTORIES = 300
+HISTORIES = 150
 STEPS = 120
 
 
@@ -22,14 +24,33 @@ def test_confirmed_frames_survive_every_change_of_the_leader() -> None:
     assert sum(len(world.confirmed) for world in worlds) > 5 * HISTORIES
     assert sum(world.deposed for world in worlds) > HISTORIES // 3
     assert sum(world.answers for world in worlds) > HISTORIES
+    assert sum(world.trimmed for world in worlds) > HISTORIES // 20
+    assert any(world.copied_anew for world in worlds)
 
 
-@pytest.mark.parametrize("bug", PLANTED)
+def test_what_the_log_loses_is_put_back_from_copies_or_reported() -> None:
+    worlds = [World(seed, losing=True) for seed in range(HISTORIES)]
+    for world in worlds:
+        world.run(STEPS)
+    assert sum(world.losses for world in worlds) > HISTORIES
+    assert sum(world.found_lost for world in worlds) > HISTORIES
+    assert sum(world.put_back for world in worlds) > HISTORIES
+
+
+@pytest.mark.parametrize("bug", [*PLANTED, *PLANTED_WITH_LOSSES])
 def test_planted_bugs_are_found(bug: str) -> None:
-    with planted(PLANTED[bug]):
+    with planted({**PLANTED, **PLANTED_WITH_LOSSES}[bug]):
         for seed in range(HISTORIES):
             try:
-                World(seed).run(STEPS)
+                World(seed, losing=bug in PLANTED_WITH_LOSSES).run(STEPS)
             except (Violation, ReplicaError):
                 return
     pytest.fail(f"not found in {HISTORIES} histories")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("losing", [False, True])
+def test_very_many_histories_break_no_rule(losing: bool) -> None:
+    first = int(os.environ.get("LONG_START", "1000"))
+    for seed in range(first, first + int(os.environ.get("LONG_SEEDS", "15000"))):
+        World(seed, losing=losing).run(STEPS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from escrowmq.replica.entries import Entry, decode, encode
 from escrowmq.replica.errors import AppendUnknown
-from escrowmq.replica.fold import ReplicatedFrame
+from escrowmq.replica.fold import ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.log import StoredEntry
 
 
@@ -17,6 +17,7 @@ class Log:
 
     def __init__(self, *entries: Entry) -> None:
         self.stored = [encode(entry) for entry in entries]
+        self.first = 0
         self.before: list[Entry] = []
         self.silent = 0
         self.lost = 0
@@ -33,7 +34,7 @@ class Log:
             raise AppendUnknown("no answer")
         self.stored += [encode(entry) for entry in self.before]
         self.before = []
-        positions = list(range(len(self.stored), len(self.stored) + len(entries)))
+        positions = list(range(self.end(), self.end() + len(entries)))
         self.stored += entries
         if self.silent:
             self.silent -= 1
@@ -42,15 +43,21 @@ class Log:
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries."""
-        return [StoredEntry(position + i, data) for i, data in enumerate(self.stored[position : position + most])]
+        at = max(0, position - self.first)
+        return [StoredEntry(self.first + at + i, data) for i, data in enumerate(self.stored[at : at + most])]
 
     def begin(self) -> int:
-        """Return 0."""
-        return 0
+        """Return the position of the oldest entry."""
+        return self.first
 
     def end(self) -> int:
-        """Return the number of entries."""
-        return len(self.stored)
+        """Return the position behind the newest entry."""
+        return self.first + len(self.stored)
+
+    def trim(self, before: int) -> None:
+        """Delete entries."""
+        del self.stored[: before - self.first]
+        self.first = before
 
 
 class Copy:
@@ -59,6 +66,7 @@ class Copy:
     def __init__(self) -> None:
         self.segments: list[bytes] = []
         self.frames: list[ReplicatedFrame] = []
+        self.snapshots: list[SnapshotPiece] = []
 
     def segment(self, header: bytes, messages: int) -> None:
         """Keep a header."""
@@ -67,3 +75,7 @@ class Copy:
     def frame(self, frame: ReplicatedFrame) -> None:
         """Keep a frame."""
         self.frames.append(frame)
+
+    def snapshot(self, piece: SnapshotPiece) -> None:
+        """Keep a piece."""
+        self.snapshots.append(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.replica.copy import DIVERGED, DiskCopy
 from escrowmq.replica.errors import CopyRefused
-from escrowmq.replica.fold import ReplicatedFrame
+from escrowmq.replica.fold import ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from tests.unit.journal.journals import fill, flush, memory
@@ -61,7 +62,7 @@ class Node:
         self.events = Events()
         self.copy = DiskCopy(self.disk, self.events)
         self.tail = LogTail(log, self.copy)
-        self.leader = Leader(log, self.tail, name, f"amqp://{name}")
+        self.leader = Leader(log, self.tail, name, f"amqp://{name}", lambda: os.urandom(16))
 
     def follow(self) -> None:
         """Read the log."""
@@ -154,11 +155,7 @@ def test_what_is_ahead_of_the_log_can_be_appended_again() -> None:
     ahead = list(again.copy.ahead())
     assert sum(len(part.frames) for part in ahead) == 5
     assert again.leader.take_over()
-    for part in ahead:
-        if part.header:
-            again.leader.begin_segment(part.header, part.messages)
-        for frame in part.frames:
-            again.leader.append_frame(frame.lsn, [bytes(frame.head), bytes(frame.body)])
+    assert again.leader.restore(again.copy.pieces_ahead()) == 5
     assert contents(again.disk) == before
     assert log.stored[: len(whole)] == whole
     other = Node(log, "b")
@@ -196,12 +193,24 @@ def test_segments_that_the_leader_deletes_go_when_a_snapshot_covers_them() -> No
         flush(journal)
     follower.follow()
     assert len(follower.disk.names()) > len(leader.disk.names())
-    name = snapshot.name
-    follower.disk.create(name)
-    follower.disk.write(name, 0, leader.disk.read(name, 0, 1 << 20))
-    follower.copy.sync()
+    data = leader.disk.read(snapshot.name, 0, 1 << 20)
+    leader.leader.put_snapshot(snapshot.lsn, len(data), [data[:30], data[30:]])
     follower.follow()
     assert contents(follower.disk) == contents(leader.disk)
+
+
+def test_a_copy_that_begins_in_the_middle_of_a_snapshot_waits_for_the_next_one() -> None:
+    log = Log()
+    leader = Node(log, "a")
+    journal = leader.lead()
+    fill(journal, 1)
+    follower = Node(log, "b")
+    follower.copy.snapshot(SnapshotPiece(8, 8, 4, b"late"))
+    follower.follow()
+    follower.copy.snapshot(SnapshotPiece(journal.end_lsn, 4, 0, b"file"))
+    assert follower.copy.snapshot_lsn == journal.end_lsn
+    follower.copy.snapshot(SnapshotPiece(journal.end_lsn + 8, 4, 2, b"le"))
+    assert follower.copy.snapshot_lsn == journal.end_lsn
 
 
 def test_a_directory_with_another_journal_is_refused() -> None:

@@ -14,8 +14,11 @@ from escrowmq.replica.entries import (
     FrameChunk,
     Heartbeat,
     LeaderClaim,
+    LossNotice,
     Resignation,
     SegmentStart,
+    SnapshotChunk,
+    Stamp,
     chunks,
     decode,
     encode,
@@ -24,19 +27,28 @@ from escrowmq.replica.errors import EntryDamaged
 
 EPOCHS = st.integers(0, 2**64 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-ENTRIES: st.SearchStrategy[Entry] = st.one_of(
-    st.builds(LeaderClaim, EPOCHS, NAMES, NAMES),
-    st.builds(SegmentStart, EPOCHS, st.binary(min_size=64, max_size=64), EPOCHS),
-    st.builds(
-        lambda epoch, lsn, offset, data, rest: FrameChunk(epoch, lsn, offset + len(data) + rest, offset, data),
+STAMPS = st.builds(Stamp, EPOCHS, st.binary(min_size=8, max_size=8), EPOCHS)
+
+
+def pieces(kind: type[FrameChunk | SnapshotChunk]) -> st.SearchStrategy[FrameChunk | SnapshotChunk]:
+    return st.builds(
+        lambda stamp, lsn, offset, data, rest: kind(stamp, lsn, offset + len(data) + rest, offset, data),
+        STAMPS,
         EPOCHS,
-        EPOCHS,
-        st.integers(0, 1 << 30),
+        st.integers(0, 1 << 40),
         st.binary(min_size=1, max_size=40),
-        st.integers(0, 1 << 30),
-    ),
-    st.builds(Heartbeat, EPOCHS),
-    st.builds(Resignation, EPOCHS),
+        st.integers(0, 1 << 40),
+    )
+
+
+ENTRIES: st.SearchStrategy[Entry] = st.one_of(
+    st.builds(LeaderClaim, STAMPS, st.binary(min_size=16, max_size=16), EPOCHS, NAMES, NAMES),
+    st.builds(SegmentStart, STAMPS, EPOCHS, st.binary(min_size=64, max_size=64), EPOCHS, NAMES, NAMES),
+    pieces(FrameChunk),
+    pieces(SnapshotChunk),
+    st.builds(Heartbeat, STAMPS),
+    st.builds(Resignation, STAMPS),
+    st.builds(LossNotice, STAMPS, NAMES, EPOCHS),
 )
 
 
@@ -67,10 +79,10 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         decode(data)
 
 
-@given(st.binary(max_size=60), st.sampled_from([1, 2, 3, 4, 5]), EPOCHS)
-def test_bodies_of_any_bytes_are_read_or_refused(body: bytes, kind: int, epoch: int) -> None:
-    head = HEADER.pack(b"EMQR", 1, kind, 0, epoch, 0, 0)
-    data = HEADER.pack(b"EMQR", 1, kind, 0, epoch, zlib.crc32(body, zlib.crc32(head)), 0) + body
+@given(st.binary(max_size=120), st.integers(1, 7), STAMPS)
+def test_bodies_of_any_bytes_are_read_or_refused(body: bytes, kind: int, stamp: Stamp) -> None:
+    head = (b"EMQR", 1, kind, 0, stamp.epoch, stamp.chain, stamp.after)
+    data = HEADER.pack(*head, zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))), 0) + body
     try:
         entry = decode(data)
     except EntryDamaged:
@@ -80,10 +92,16 @@ def test_bodies_of_any_bytes_are_read_or_refused(body: bytes, kind: int, epoch: 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=5), st.integers(1, 20))
 def test_the_chunks_of_a_frame_make_it_up(parts: list[bytes], size: int) -> None:
-    found = list(chunks(3, 800, parts, size))
+    found = list(chunks(Stamp(3), 800, parts, size))
     assert b"".join(chunk.data for chunk in found) == b"".join(parts)
     assert all(len(chunk.data) <= size for chunk in found)
     place = 0
     for chunk in found:
-        assert (chunk.epoch, chunk.lsn, chunk.size, chunk.offset) == (3, 800, len(b"".join(parts)), place)
+        assert (chunk.stamp.epoch, chunk.lsn, chunk.size, chunk.offset) == (3, 800, len(b"".join(parts)), place)
         place += len(chunk.data)
+
+
+def test_claims_with_the_same_number_have_different_chains() -> None:
+    claims = [LeaderClaim(Stamp(1), bytes([i]) * 16, 0, "a", "amqp://a") for i in range(2)]
+    later = LeaderClaim(Stamp(2, claims[0].chain_at(0)), bytes(16), 0, "a", "amqp://a")
+    assert len({claims[0].chain_at(0), claims[1].chain_at(0), claims[0].chain_at(8), later.chain_at(0)}) == 4
