@@ -376,6 +376,22 @@ class Journal:
             if s is not self._table.current and s.end_lsn <= self.snapshot_lsn and 0 < s.live < limit_ratio * s.total
         ]
 
+    def pinning_segment(self, factor: int, least_bytes: int) -> SparseSegment | None:
+        """Return the oldest segment with live messages, if the log from there on is longer than `least_bytes`, and than
+        `factor` times what lives in it.
+
+        A replicated log can be trimmed at its beginning only, so one such message keeps everything behind it. The
+        segment is sealed, and lies below the snapshot. How much of it lives does not matter.
+        """
+        live = sum(s.size * s.live // s.total if s.total else 0 for s in self._table)
+        for s in self._table:
+            if s.live and s is not self._table.current:
+                long = self._start - s.first_lsn > max(least_bytes, factor * live)
+                if long and s.end_lsn <= self.snapshot_lsn:
+                    return SparseSegment(s.first_lsn, s.end_lsn, s.live, s.total)
+                return None
+        return None
+
     def awaits_snapshot(self, limit_ratio: float) -> bool:
         """Return whether a new snapshot would allow a sealed segment to be deleted or compacted.
 

@@ -31,6 +31,9 @@ without compaction.
 """
 PAUSE: Final = 3
 """A step of a compaction is followed by a pause this many times as long, so it takes at most a quarter of the time."""
+PINNED_FACTOR: Final = 4
+PINNED_BYTES: Final = 1 << 30
+"""How much longer a replicated log may be than what lives in it, and how long it may always be."""
 _log = logging.getLogger("escrowmq.journal")
 
 
@@ -60,9 +63,13 @@ class Maintenance:
         snapshot_bytes: int,
         compaction_ratio: float,
         short: Callable[[], bool] = lambda: False,
+        trims_prefix: bool = False,
     ) -> None:
         """`short` tells whether the disk is short of space. If it is, and a snapshot would free some, the snapshot does
         not wait until the journal has grown by `snapshot_bytes`.
+
+        With `trims_prefix`, the journal is on a replicated log too, of which only the beginning can be deleted. The
+        oldest segment is then compacted if much of the log is behind it for nothing, however many of its messages live.
         """
         self.stage = Stage.IDLE
         self._idle = asyncio.Event()
@@ -74,6 +81,7 @@ class Maintenance:
         self._snapshot_bytes = snapshot_bytes
         self._ratio = compaction_ratio
         self._short = short
+        self._trims_prefix = trims_prefix
         self._base = self._journal.snapshot_lsn
         self._capture: Capture | None = None
         self._snapshot: Snapshot | None = None
@@ -175,8 +183,12 @@ class Maintenance:
 
     def _tidy(self) -> None:
         """Delete dead segments; if there are none, compact sparse ones."""
-        if not self._run_files() and self._ratio:
-            self._start_compaction(self._calm(self._promising(self._journal.sparse_segments(self._ratio))))
+        if not self._run_files():
+            sparse = self._journal.sparse_segments(self._ratio) if self._ratio else []
+            pinning = self._journal.pinning_segment(PINNED_FACTOR, PINNED_BYTES) if self._trims_prefix else None
+            if pinning is not None and pinning not in sparse:
+                sparse.append(pinning)
+            self._start_compaction(self._calm(self._promising(sparse)))
 
     def _promising(self, sparse: list[SparseSegment]) -> list[SparseSegment]:
         """Return the segments that were not compacted since the last snapshot, or lost a tenth of their messages since

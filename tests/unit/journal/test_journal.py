@@ -310,6 +310,23 @@ def test_living_messages_are_counted() -> None:
         journal.release(lsns[0], 1)
 
 
+def test_the_oldest_living_segment_pins_the_log_when_it_is_long() -> None:
+    journal = start(memory(), segment_bytes=700)
+    lsns = fill(journal, 9)
+    for lsn in lsns[2:]:
+        journal.release(lsn, 1)
+    first_end = lsn_of_frame(2)
+    assert journal.pinning_segment(4, 0) is None, "no snapshot covers it"
+    snapshot(journal)
+    assert journal.pinning_segment(4, 0) == (0, first_end, 2, 2), "all of it lives"
+    assert journal.pinning_segment(5, 0) is None
+    assert journal.pinning_segment(4, journal.end_lsn) is None
+    assert journal.pinning_segment(4, journal.end_lsn - 1) is not None
+    for lsn in lsns[:2]:
+        journal.release(lsn, 1)
+    assert journal.pinning_segment(1, 0) is None, "nothing lives"
+
+
 @pytest.mark.rule("ORD-5")
 def test_compaction_keeps_the_order_of_the_log() -> None:
     storage = memory()

@@ -12,6 +12,7 @@ import pytest
 
 from escrowmq.core.recovery import relocation
 from escrowmq.journal.memory import MemoryStorage
+from escrowmq.server import maintenance
 from escrowmq.server.maintenance import CALM_MS, CHECK_MS, Maintenance, Stage
 from tests.unit.server.benches import Bench, on_loop, until
 
@@ -21,7 +22,14 @@ BODY = bytes(1000)
 class Scene:
     """A bench with maintenance."""
 
-    def __init__(self, storage: MemoryStorage | None = None, snapshot_bytes: int = 1 << 30, ratio: float = 0.0) -> None:
+    def __init__(
+        self,
+        storage: MemoryStorage | None = None,
+        snapshot_bytes: int = 1 << 30,
+        ratio: float = 0.0,
+        *,
+        trims_prefix: bool = False,
+    ) -> None:
         self.bench = Bench(storage)
         self.short = False
         self.files = ThreadPoolExecutor(1)
@@ -32,6 +40,7 @@ class Scene:
             snapshot_bytes=snapshot_bytes,
             compaction_ratio=ratio,
             short=lambda: self.short,
+            trims_prefix=trims_prefix,
         )
         self.bench.turns.begin()
         self.queue = self.bench.queue()
@@ -195,6 +204,32 @@ def test_sparse_segments_are_compacted_when_they_have_come_to_rest() -> None:
         assert not [name for name in scene.names(".log") if name.startswith("0000000000000000.")]
         await scene.close()
         assert scene.restarted_ready() == 2100
+
+    on_loop(test)
+
+
+@pytest.mark.parametrize("trims_prefix", [False, True])
+def test_a_full_segment_that_pins_a_replicated_log_is_moved(
+    trims_prefix: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "PINNED_BYTES", 1000)
+
+    async def test() -> None:
+        scene = Scene(trims_prefix=trims_prefix)
+        await scene.publish(300)
+        stuck, scene.queue = scene.queue, scene.bench.queue("other")
+        await scene.publish(3000)
+        await scene.consume(3000)
+        answers: list[str] = []
+        scene.maintenance.snapshot_now(answers.append)
+        await until(lambda: answers and scene.maintenance.stage is Stage.IDLE)
+        for _ in range(4):
+            await scene.later(CALM_MS + CHECK_MS)
+            await until(lambda: scene.maintenance.stage is Stage.IDLE)
+        first = [name for name in scene.names(".log") if name.startswith("0000000000000000.")]
+        assert len(first) == (not trims_prefix)
+        assert stuck.ready == 300
+        await scene.close()
 
     on_loop(test)
 
