@@ -25,6 +25,7 @@ from escrowmq.journal.batch import Batch
 from escrowmq.journal.journal import SEGMENT_BYTES, Journal, SparseSegment
 from escrowmq.journal.snapshot import Snapshot
 from escrowmq.journal.storage import Storage
+from escrowmq.journal.writer import JournalSink
 from escrowmq.wire.admission import ADMISSIONS
 from escrowmq.wire.endpoint import Endpoint, EndpointLimits, Host, Peer, Verdict
 from escrowmq.wire.formats import FORMATS
@@ -92,6 +93,7 @@ class SimServer:
         seed: int = 0,
         make_broker: Callable[..., Broker] = Broker,
         resume: Callable[[Engine, int], None] | None = None,
+        sink: JournalSink | None = None,
     ) -> None:
         """`resume` may set the broker's time. It gets the time of the last record in milliseconds, or 0."""
         self.options = options or Options()
@@ -120,6 +122,7 @@ class SimServer:
             batch_bytes=self.options.batch_bytes,
             journal_id=b"simulated-server",
             keep_dead_bytes=self.options.keep_dead_bytes,
+            sink=sink,
         )
         self.broker = make_broker(self.journal, random.Random(seed), resident_limit=self.options.resident_limit)
         self.broker.formats.update(FORMATS)

@@ -66,7 +66,6 @@ class BranchWorld:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"branches {seed}")
         self.machine = server_machine(seed, OPTIONS)
-        self.storage = self.machine.storage
         self.ledger = Ledger()
         self.trace: list[str] = []
         self.model = Model()
@@ -164,7 +163,7 @@ class BranchWorld:
 
     def heal(self) -> None:
         """Let reads succeed again, and wait until all queues are available."""
-        self.storage.faults.read_fails = 0.0
+        self.machine.storage.faults.read_fails = 0.0
         unavailable = self.broker.engine.unavailable.reasons
         if unavailable:
             self.ledger.count("queues unavailable", len(unavailable))

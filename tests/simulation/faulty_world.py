@@ -46,6 +46,7 @@ class FaultyWorld(ABC):
                 segment_bytes=1500,
                 prepare=partial(_prepared, prepare, start.life),
                 resume=start.resume,
+                sink=start.sink,
             )
 
         self.machine = Machine(seed, boot)

@@ -13,7 +13,9 @@ from escrowmq.core.engine import Engine
 from escrowmq.core.messages.pager import LogPager
 from escrowmq.journal.errors import JournalFailed, JournalUnreadable, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.journal.writer import JournalSink
 from tests.harness.server import Options, SimServer
+from tests.simulation import disks
 from tests.simulation.clock import SHIFTS, MachineTime, Process
 from tests.simulation.ledger import Violation
 from tests.simulation.steps import Step
@@ -46,13 +48,14 @@ class Start(NamedTuple):
     now: int
     life: int
     resume: Callable[[Engine, int], None]
+    sink: JournalSink | None = None
 
 
 class Machine(Generic[P]):
     """Runs processes that `boot` starts, for any protocol. A seed determines the behaviour of the disk."""
 
     def __init__(self, seed: int, boot: Callable[[Start], P]) -> None:
-        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+        self._disks = disks.make_disks(seed)
         self._refuses = False
         self._trouble = random.Random(f"trouble {seed}")
         self._time = MachineTime()
@@ -63,28 +66,39 @@ class Machine(Generic[P]):
         self.server = self._boot()
         self._time.attach(self.server)
 
-    def _boot(self) -> P:
+    @property
+    def storage(self) -> MemoryStorage:
+        """The disk that the process uses."""
+        return self._disks.storage
+
+    def _boot(self, *, fail_sync_in: int | None = None) -> P:
         self._lives += 1
-        return self._make(Start(self.storage, self._time.wall_ms, self._lives, self._time.resume))
+        while True:
+            self._disks.begin()
+            self.storage.faults = Faults(fail_sync_in=fail_sync_in)
+            start = Start(self.storage, self._time.wall_ms, self._lives, self._time.resume, self._disks.sink)
+            try:
+                return self._make(start)
+            except JournalFailed:
+                if not self._disks.failure:
+                    raise
 
     def restart(self, *, power_fails: bool) -> P:
         """Start a process on the data that is on disk. Planned faults are forgotten."""
-        if power_fails:
-            self.storage.crash()
-        self.storage.faults = Faults()
+        self._disks.end(self.server.journal, power_fails=power_fails)
         self._refuses = False
         self.before_restart()
         while self._trouble.random() < 0.25:
             self._boot_in_vain()
         self.server = self._boot()
         self._time.attach(self.server)
+        self._disks.resume()
         return self.server
 
     def _boot_in_vain(self) -> None:
         """Start a process that dies at once, most often because a sync fails in its recovery."""
-        self.storage.faults = Faults(fail_sync_in=self._trouble.randrange(1, 4))
         with contextlib.suppress(JournalFailed):
-            self._boot()
+            self._boot(fail_sync_in=self._trouble.randrange(1, 4))
         self.storage.faults = Faults()
 
     # -- faults
@@ -186,6 +200,9 @@ class Machine(Generic[P]):
                 raise
             return Death("failed reads", power_fails=False, error=error)
         except (JournalFailed, SnapshotFailed, OSError) as error:
+            if self._disks.failure:
+                self._must_refuse()
+                return Death(self._disks.failure, power_fails=False, error=error)
             full = faults.capacity is not None
             if not (dying or full or self._refuses or faults.fail_sync_in is not None):
                 raise
@@ -217,6 +234,7 @@ def server_machine(seed: int, options: Options, make_broker: Callable[..., Broke
             seed=start.life,
             make_broker=make_broker,
             resume=start.resume,
+            sink=start.sink,
         )
 
     return Machine(seed, boot)

@@ -14,6 +14,7 @@ from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.journal.errors import JournalFailed
+from escrowmq.journal.memory import MemoryStorage
 from escrowmq.wire.endpoint import EndpointLimits
 from tests.harness.contents import parts
 from tests.harness.holding import each_held
@@ -60,7 +61,6 @@ class World:
         limit = self.rng.choice((1000, options.resident_limit, 1 << 20))
         large = SMALL_BRANCH if seed % 2 else options.large_branch  # some histories commit nearly all in pieces
         self._machine = server_machine(seed, replace(options, resident_limit=limit, large_branch=large), make_broker)
-        self.storage = self._machine.storage
         self.server.on_output = self._said
         self._set_up()
 
@@ -68,6 +68,11 @@ class World:
     def server(self) -> SimServer:
         """The process that runs now."""
         return self._machine.server
+
+    @property
+    def storage(self) -> MemoryStorage:
+        """The disk that the process uses."""
+        return self._machine.storage
 
     def read_along(self) -> None:
         """Add every message to the trace."""

@@ -10,6 +10,8 @@ What the files have already is compared with the log, and not written again. Whe
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
@@ -18,11 +20,14 @@ from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.removals import REMOVED, Hole, decode
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.errors import CopyRefused
-from escrowmq.replica.fold import ReplicatedFrame, SnapshotPiece
+from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedStart
 from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
 
 DIVERGED: Final = ".diverged"
+EPOCH_FILE: Final = "replica.epoch"
+"""The epoch in which the copy's last frame counted, and a checksum."""
+_EPOCH: Final = struct.Struct("<QI")
 _UNCOUNTED: Final = 1
 """The frames that a leader may have written and that need not count."""
 
@@ -40,7 +45,9 @@ class CopyEvents(Protocol):
 
 
 class Ahead(NamedTuple):
-    """Frames that the copy has behind the end of the log. They begin a segment if there is a header."""
+    """Frames that the copy has behind the end of the log, in the segment with this header. `messages` is the number in
+    the segment before.
+    """
 
     header: bytes
     messages: int
@@ -60,42 +67,63 @@ class DiskCopy:
         self._storage = storage
         self._events = events
         self._chain_contents = chain_contents
+        self._epoch = self._read_epoch()
         self._current: SegmentCopy | None = None
+        self._next: tuple[bytes, int] | None = None
+        """The header of a segment that has no frame yet, and the number of messages in the one before."""
         self._holes: list[Hole] = []
 
     # -- the log
 
     def segment(self, header: bytes, messages: int) -> None:
-        """Begin a segment, and seal the one before. Raises CopyRefused if the files are of another journal."""
+        """Begin a segment with its first frame, and seal the one before then. Until then, another segment may take its
+        place, and the files may have frames there that the next leader appends again.
+
+        Raises CopyRefused if the files are of another journal.
+        """
         start = fmt.read_file_header("an entry of the replicated log", header)
-        self.end_lsn = start.lsn
         if self.passive:
+            self.end_lsn = max(self.end_lsn, start.lsn)
             return
-        self._seal(messages)
         here = self._header_here(start.lsn)
+        if here and fmt.read_file_header("", here).journal_id != start.journal_id:
+            raise CopyRefused(f"the data directory has another journal than the log: see {fmt.segment_name(start.lsn)}")
+        if self._current is not None and self._current.header == header:
+            self._next = None
+            return
+        self.end_lsn = max(self.end_lsn, start.lsn)
+        self._next = header, messages
+
+    def _open(self, header: bytes, messages: int) -> SegmentCopy:
+        self._seal(messages)
+        lsn = fmt.read_file_header("an entry of the replicated log", header).lsn
+        here = self._header_here(lsn)
         current = self._current = SegmentCopy(self._storage, header, chain_contents=self._chain_contents)
         if here == header:
-            return
+            return current
         if here:
-            other = fmt.read_file_header(current.name, here)
-            if other.journal_id != start.journal_id:
-                raise CopyRefused(f"the data directory has another journal than the log: see {current.name}")
             self._current = SegmentCopy(self._storage, here, chain_contents=self._chain_contents)
             self._diverge()
             self._current = current
         current.create()
+        return current
 
     def frame(self, frame: ReplicatedFrame) -> None:
         """Add a frame behind the last one."""
         self.end_lsn = frame.lsn + len(frame.data)
         if self.passive:
+            self._note_epoch(frame.epoch)
             return
+        if self._next is not None:
+            opened, self._next = self._next, None
+            self._open(*opened)
         current = self._current
         if current is None:
             raise CopyRefused(f"the log has a frame at LSN {frame.lsn:#x} in a segment that it has not begun")
         if not current.take(frame):
             self._diverge()
             current.take(frame)
+        self._note_epoch(frame.epoch)
         self._note_removed(frame.data)
 
     def snapshot(self, piece: SnapshotPiece) -> None:
@@ -131,7 +159,7 @@ class DiskCopy:
             frames = self._current.rest()
             end = frames[-1].end_lsn if frames else self._current.end_lsn
             if frames:
-                yield Ahead(b"", 0, frames)
+                yield Ahead(self._current.header, 0, frames)
         before = self._current.name if self._current is not None else ""
         for lsn, name in self._segments():
             if lsn < end or name == before:
@@ -144,11 +172,18 @@ class DiskCopy:
             yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)
             before = name
 
+    @property
+    def end(self) -> CopyEnd:
+        """Where the files end, with what they have behind the end of the log. Raises OSError."""
+        end = self.end_lsn
+        for part in self.ahead():
+            end = part.frames[-1].end_lsn
+        return CopyEnd(self._epoch, end)
+
     def pieces_ahead(self) -> Iterator[CopiedPiece]:
         """Yield what `ahead` yields, as `Leader.restore` takes it."""
         for part in self.ahead():
-            if part.header:
-                yield CopiedStart(part.header, part.messages)
+            yield CopiedStart(part.header, part.messages)
             for frame in part.frames:
                 yield CopiedFrame(frame.lsn, bytes(frame.head) + bytes(frame.body))
 
@@ -157,6 +192,7 @@ class DiskCopy:
         if self._current is not None:
             self._current.finish()
             self._current = None
+        self._next = None
         self.passive = True
 
     @property
@@ -165,6 +201,26 @@ class DiskCopy:
         return max((lsn for kind, lsn, _ in self._files() if kind == fmt.TYPE_SNAPSHOT), default=0)
 
     # -- details
+
+    def _read_epoch(self) -> int:
+        if EPOCH_FILE not in self._storage.names():
+            return 0
+        data = self._storage.read(EPOCH_FILE, 0, _EPOCH.size)
+        if len(data) != _EPOCH.size or zlib.crc32(data[:8]) != _EPOCH.unpack(data)[1]:
+            return 0  # a node with this copy lets others go first
+        return int(_EPOCH.unpack(data)[0])
+
+    def _note_epoch(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            return
+        number = epoch.to_bytes(8, "little")
+        temporary = EPOCH_FILE + TEMPORARY
+        self._storage.create(temporary)
+        self._storage.write(temporary, 0, number + zlib.crc32(number).to_bytes(4, "little"))
+        self._storage.sync(temporary)
+        self._storage.finish(temporary)
+        self._storage.replace(temporary, EPOCH_FILE)
+        self._epoch = epoch
 
     def _install(self, temporary: str, name: str) -> None:
         """Let a snapshot take effect, for which the log must be on disk up to its LSN."""

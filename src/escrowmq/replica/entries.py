@@ -35,7 +35,7 @@ NO_CHAIN: Final = bytes(CHAIN_SIZE)
 _NAMES: Final = struct.Struct("<HH")
 _PLACE: Final = struct.Struct("<QQQ")
 _LSN: Final = struct.Struct("<Q")
-_START: Final = struct.Struct("<QQ")
+_PAIR: Final = struct.Struct("<QQ")
 _MOST_NAME: Final = 1024
 
 
@@ -129,10 +129,13 @@ class Resignation:
 
 @dataclass(frozen=True, slots=True)
 class LossNotice:
-    """`node` has found that the log has lost entries. Its own copy of the journal ends at `lsn`."""
+    """`node` has found that the log has lost entries. Its own copy of the journal ends at `lsn`, and the last frame in
+    it that counted did so in the epoch `copy_epoch`.
+    """
 
     stamp: Stamp
     node: str
+    copy_epoch: int
     lsn: int
 
 
@@ -179,11 +182,11 @@ def _body(entry: Entry) -> bytes:
         case LeaderClaim():
             return entry.id + _LSN.pack(entry.lsn) + _packed(entry.node, entry.url)
         case SegmentStart():
-            return _START.pack(entry.end_lsn, entry.messages) + entry.header + _packed(entry.node, entry.url)
+            return _PAIR.pack(entry.end_lsn, entry.messages) + entry.header + _packed(entry.node, entry.url)
         case FrameChunk() | SnapshotChunk():
             return _PLACE.pack(entry.lsn, entry.size, entry.offset) + entry.data
         case LossNotice():
-            return _LSN.pack(entry.lsn) + _packed(entry.node, "")
+            return _PAIR.pack(entry.copy_epoch, entry.lsn) + _packed(entry.node, "")
         case Heartbeat() | Resignation():
             return b""
 
@@ -214,11 +217,11 @@ def _claim(stamp: Stamp, body: bytes) -> LeaderClaim:
 
 
 def _segment(stamp: Stamp, body: bytes) -> SegmentStart:
-    names = _START.size + FILE_HEADER_SIZE
+    names = _PAIR.size + FILE_HEADER_SIZE
     if len(body) < names:
         raise EntryDamaged(f"the start of a segment has {len(body)} bytes")
-    end_lsn, messages = _START.unpack_from(body)
-    return SegmentStart(stamp, end_lsn, body[_START.size : names], messages, *_names(body[names:]))
+    end_lsn, messages = _PAIR.unpack_from(body)
+    return SegmentStart(stamp, end_lsn, body[_PAIR.size : names], messages, *_names(body[names:]))
 
 
 def _chunk(stamp: Stamp, body: bytes) -> FrameChunk:
@@ -250,13 +253,13 @@ def _resignation(stamp: Stamp, body: bytes) -> Resignation:
 
 
 def _notice(stamp: Stamp, body: bytes) -> LossNotice:
-    if len(body) < _LSN.size:
+    if len(body) < _PAIR.size:
         raise EntryDamaged("a notice is cut off")
-    (lsn,) = _LSN.unpack_from(body)
-    node, url = _names(body[_LSN.size :])
+    epoch, lsn = _PAIR.unpack_from(body)
+    node, url = _names(body[_PAIR.size :])
     if url:
         raise EntryDamaged("a notice has a second name")
-    return LossNotice(stamp, node, lsn)
+    return LossNotice(stamp, node, epoch, lsn)
 
 
 def _check_empty(body: bytes) -> None:

@@ -6,7 +6,8 @@ is deposed, the same entry twice, and late ones. It may also lose its newest ent
 - A claim counts if its epoch is the next one, and its node has read the same claims before. The node then leads, until
   the next claim that counts.
 - Everything else counts only if it is of the current claim, which has not resigned. The chain in its stamp says so.
-- A segment counts if its leader appended it behind the last whole frame. A chunk counts if it continues what is there.
+- A segment counts if its leader appended it behind the last whole frame. A leader may return to the last segment that
+  has frames, if the current one has none. A chunk counts if it continues what is there.
   An entry that is there already is a duplicate. A chunk that leaves a gap in its own frame is premature, and its leader
   appends it again.
 - A leader appends a frame only after the one before it counts. An entry that leaves any other gap, that stands before
@@ -72,6 +73,17 @@ class SnapshotPiece(NamedTuple):
         return self.offset + len(self.data) == self.size
 
 
+class CopyEnd(NamedTuple):
+    """Where a copy of the journal ends. The greater one has more of what was confirmed.
+
+    A deposed leader may have written a frame that never counted. So the epoch in which the last frame counted comes
+    before the LSN.
+    """
+
+    epoch: int
+    lsn: int
+
+
 class LeaderAddress(NamedTuple):
     """Who leads."""
 
@@ -129,13 +141,15 @@ class Fold:
         self.resigned = False
         self.hole = False
         """Whether the log has lost entries of the current leader, as its later ones show."""
-        self.notices: dict[str, int] = {}
+        self.notices: dict[str, CopyEnd] = {}
         """The nodes that have found entries of the log lost since the last claim, and where their copies end."""
         self.next_lsn = 0
         """The end of the last whole frame."""
         self.segment = b""
         """The header of the current segment."""
         self.journal_id = b""
+        self._filled = b""
+        """The header of the last segment that has frames."""
         self.snapshot: SnapshotPlace | None = None
         self._ended: dict[int, tuple[bytes, int]] = {}
         """The chains of the last epochs, and the position of the claim or the resignation that ended each."""
@@ -176,7 +190,7 @@ class Fold:
         if stamp.epoch > self.epoch or stamp.chain != self.chain:
             return _DOUBTFUL
         if isinstance(entry, LossNotice):
-            self.notices[entry.node] = entry.lsn
+            self.notices[entry.node] = CopyEnd(entry.copy_epoch, entry.lsn)
             return _COUNTS
         if self.resigned:
             return self._stale(stamp.epoch, stamp)
@@ -238,6 +252,9 @@ class Fold:
             return _DUPLICATE
         if entry.end_lsn > self.next_lsn or self._parts:
             return self._lost()
+        if entry.header == self._filled:  # the empty segment behind it is given up
+            self.segment = entry.header
+            return Applied(Judgement.COUNTS, segment=entry)
         if header.lsn < self.next_lsn:
             return _FOREIGN
         self.segment, self.journal_id, self.next_lsn = entry.header, header.journal_id, header.lsn
@@ -260,6 +277,7 @@ class Fold:
         frame = ReplicatedFrame(chunk.stamp.epoch, chunk.lsn, b"".join(self._parts))
         self._drop_frame()
         self.next_lsn += len(frame.data)
+        self._filled = self.segment
         return Applied(Judgement.COUNTS, frame=frame)
 
     def _add_piece(self, chunk: SnapshotChunk, position: int) -> Applied:

@@ -27,6 +27,7 @@ from escrowmq.replica.entries import (
     encode,
 )
 from escrowmq.replica.errors import AppendUnknown, Deposed, EntriesLost
+from escrowmq.replica.fold import CopyEnd
 from escrowmq.replica.log import ReplicatedLog, StoredEntry
 from escrowmq.replica.tail import LogTail
 
@@ -209,14 +210,14 @@ class Leader:
         if self.leads:
             self._append([Resignation(BLANK)])
 
-    def give_notice(self, copy_lsn: int) -> None:
-        """Say that the log has lost entries, and that this node's copy ends at `copy_lsn`. Any node may do this.
+    def give_notice(self, copy: CopyEnd) -> None:
+        """Say that the log has lost entries, and where this node's copy ends. Any node may do this.
 
         Raises AppendUnknown.
         """
         fold = self._tail.fold
         stamp = Stamp(fold.epoch, fold.chain, self._tail.position)
-        self._log.append([encode(LossNotice(stamp, self._node, copy_lsn))])
+        self._log.append([encode(LossNotice(stamp, self._node, *copy))])
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """Stamp entries, and append them until all count."""

@@ -19,7 +19,7 @@ class SegmentCopy:
     def __init__(self, storage: Storage, header: bytes, *, chain_contents: bool) -> None:
         """`header` is the 64 bytes of a file that exists, or that `create` makes."""
         self._storage = storage
-        self._bytes = header
+        self.header = header
         self._header = fmt.read_file_header("the header of a segment", header)
         self._footer = FooterBuilder(self._header, contents=chain_contents)
         self.name = fmt.segment_name(self._header.lsn)
@@ -40,7 +40,7 @@ class SegmentCopy:
         """Create the file durably, in place of one of this name. Raises OSError."""
         temporary = self.name + TEMPORARY
         self._storage.create(temporary)
-        self._storage.write(temporary, 0, self._bytes)
+        self._storage.write(temporary, 0, self.header)
         self._storage.sync(temporary)
         self._storage.replace(temporary, self.name)
         self.writing = True

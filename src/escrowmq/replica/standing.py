@@ -20,6 +20,8 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final
 
+from escrowmq.replica.fold import CopyEnd
+
 LEASE_MS: Final = 2000
 SILENCE_MS: Final = 3000
 GATHER_MS: Final = 1000
@@ -28,7 +30,7 @@ PATIENCE_MS: Final = 60_000
 """For so long after a notice, nodes wait for the one whose copy is longer."""
 
 
-class Lease:
+class LeaderLease:
     """The leader's view."""
 
     def __init__(self) -> None:
@@ -71,7 +73,7 @@ class Sign(Enum):
     """The log has lost entries of it, as this node or another one has found."""
 
 
-class Holding(Enum):
+class CopyComparison(Enum):
     """How this node's copy of the journal compares with the log."""
 
     EQUAL = auto()
@@ -93,7 +95,7 @@ class Notices(Enum):
     """Another node has a longer copy, but has not claimed for a long time."""
 
 
-class Step(Enum):
+class StandbyStep(Enum):
     """What the node does now."""
 
     FOLLOW = auto()
@@ -102,21 +104,21 @@ class Step(Enum):
     CLAIM = auto()
 
 
-def _row(*steps: Step) -> Mapping[Notices, Step]:
+def _row(*steps: StandbyStep) -> Mapping[Notices, StandbyStep]:
     return MappingProxyType(dict(zip(Notices, steps, strict=True)))
 
 
-_SETTLED: Final = (Step.NOTICE, Step.WAIT, Step.CLAIM, Step.WAIT, Step.CLAIM)
-TABLE: Final[Mapping[tuple[Sign, Holding], Mapping[Notices, Step]]] = MappingProxyType(
+_SETTLED: Final = (StandbyStep.NOTICE, StandbyStep.WAIT, StandbyStep.CLAIM, StandbyStep.WAIT, StandbyStep.CLAIM)
+TABLE: Final[Mapping[tuple[Sign, CopyComparison], Mapping[Notices, StandbyStep]]] = MappingProxyType(
     {
-        (Sign.HEARD, Holding.EQUAL): _row(*[Step.FOLLOW] * 6),
-        (Sign.HEARD, Holding.LONGER): _row(*[Step.FOLLOW] * 6),
-        (Sign.SILENT, Holding.EQUAL): _row(Step.CLAIM, *_SETTLED),
-        (Sign.SILENT, Holding.LONGER): _row(Step.NOTICE, *_SETTLED),
-        (Sign.RESIGNED, Holding.EQUAL): _row(Step.CLAIM, *_SETTLED),
-        (Sign.RESIGNED, Holding.LONGER): _row(Step.NOTICE, *_SETTLED),
-        (Sign.DOUBTED, Holding.EQUAL): _row(Step.NOTICE, *_SETTLED),
-        (Sign.DOUBTED, Holding.LONGER): _row(Step.NOTICE, *_SETTLED),
+        (Sign.HEARD, CopyComparison.EQUAL): _row(*[StandbyStep.FOLLOW] * 6),
+        (Sign.HEARD, CopyComparison.LONGER): _row(*[StandbyStep.FOLLOW] * 6),
+        (Sign.SILENT, CopyComparison.EQUAL): _row(StandbyStep.CLAIM, *_SETTLED),
+        (Sign.SILENT, CopyComparison.LONGER): _row(StandbyStep.NOTICE, *_SETTLED),
+        (Sign.RESIGNED, CopyComparison.EQUAL): _row(StandbyStep.CLAIM, *_SETTLED),
+        (Sign.RESIGNED, CopyComparison.LONGER): _row(StandbyStep.NOTICE, *_SETTLED),
+        (Sign.DOUBTED, CopyComparison.EQUAL): _row(StandbyStep.NOTICE, *_SETTLED),
+        (Sign.DOUBTED, CopyComparison.LONGER): _row(StandbyStep.NOTICE, *_SETTLED),
     }
 )
 """What a node does. A leader that is heard of may have put frames into the log that this node has not read yet."""
@@ -132,7 +134,7 @@ class Standing:
     """Whether this process had to read the log again because it had lost entries."""
     _noticed_ms: int | None = None
 
-    def sign(self, now_ms: int, *, resigned: bool, hole: bool, notices: Mapping[str, int], longer: bool) -> Sign:
+    def sign(self, now_ms: int, *, resigned: bool, hole: bool, notices: Mapping[str, CopyEnd], longer: bool) -> Sign:
         """Return what this node knows of a leader.
 
         Args:
@@ -148,7 +150,7 @@ class Standing:
             return Sign.RESIGNED
         return Sign.SILENT if self.silence.lasts(now_ms) else Sign.HEARD
 
-    def notices(self, now_ms: int, notices: Mapping[str, int], copy_lsn: int) -> Notices:
+    def notices(self, now_ms: int, notices: Mapping[str, CopyEnd], copy: CopyEnd) -> Notices:
         """Return what the notices say. Of nodes with equal copies, the one whose name comes first goes first."""
         if not notices:
             self._noticed_ms = None
@@ -156,14 +158,14 @@ class Standing:
         if self._noticed_ms is None:
             self._noticed_ms = now_ms
         waited = now_ms - self._noticed_ms
-        others = [(-lsn, node) for node, lsn in notices.items() if node != self.node]
-        if others and min(others) < (-copy_lsn, self.node):
+        others = [(node, end) for node, end in notices.items() if node != self.node]
+        if any(end > copy or (end == copy and node < self.node) for node, end in others):
             return Notices.OTHER_LONGEST if waited < PATIENCE_MS else Notices.OTHER_LATE
-        if notices.get(self.node) != copy_lsn:
+        if notices.get(self.node) != copy:
             return Notices.OWN_MISSING
         return Notices.OWN_FRESH if waited < GATHER_MS else Notices.OWN_LONGEST
 
 
-def next_step(sign: Sign, holding: Holding, notices: Notices) -> Step:
+def next_step(sign: Sign, holding: CopyComparison, notices: Notices) -> StandbyStep:
     """Return what the node does now."""
     return TABLE[sign, holding][notices]

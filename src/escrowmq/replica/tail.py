@@ -146,15 +146,19 @@ class LogTail:
         if applied.judgement is Judgement.COUNTS:
             self.counted += 1
         if applied.segment is not None:
-            place = SegmentPlace(self.fold.next_lsn, position, self.fold.epoch, self.fold.chain)
-            if self.segments and self.segments[-1].lsn == place.lsn:
-                self.segments.pop()  # the segment got no frames, so this one replaces it
-            self.segments.append(place)
+            self._note_place(applied.segment, position)
             self._copy.segment(applied.segment.header, applied.segment.messages)
         if applied.frame is not None:
             self._copy.frame(applied.frame)
         if applied.snapshot is not None:
             self._copy.snapshot(applied.snapshot)
+
+    def _note_place(self, start: SegmentStart, position: int) -> None:
+        lsn = read_file_header("a segment that counts", start.header).lsn
+        if self.segments and self.segments[-1].lsn == self.fold.next_lsn:
+            self.segments.pop()  # the segment got no frames, so this one replaces it
+        if lsn == self.fold.next_lsn:  # else, a leader has returned to the segment before
+            self.segments.append(SegmentPlace(lsn, position, self.fold.epoch, self.fold.chain))
 
     def _doubt(self, stamp: Stamp) -> None:
         """Compare the log with what this node has read, unless that was done lately for entries of this kind."""

@@ -5,7 +5,7 @@ and may lose its newest entries.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
@@ -18,13 +18,16 @@ MOST_LOST = 12
 class SimulatedLog:
     """A log whose other users act before and after each call. All randomness is that of `rng`."""
 
-    def __init__(self, rng: random.Random, interlude: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, rng: random.Random, interlude: Callable[[], None] = lambda: None, fates: Mapping[str, int] = FATES
+    ) -> None:
         self.entries: list[bytes] = []
         self.first = 0
         """The position of the first of `entries`."""
         self.quiet = False
         """Whether every append is stored and answered, and nobody acts meanwhile."""
         self._rng = rng
+        self._fates = fates
         self._interlude = interlude
         self._late: list[bytes] = []
 
@@ -34,7 +37,7 @@ class SimulatedLog:
             self.entries.extend(entries)
             return list(range(self.end() - len(entries), self.end()))
         self._interlude()
-        fate = self._rng.choices(list(FATES), list(FATES.values()))[0]
+        fate = self._rng.choices(list(self._fates), list(self._fates.values()))[0]
         if fate == "late":
             self._late.extend(entries)
         if fate == "partly":

@@ -12,6 +12,7 @@ from typing import Final
 
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader
 from escrowmq.replica.errors import AppendUnknown, Deposed, EntriesLost, EntriesTrimmed
+from escrowmq.replica.fold import CopyEnd
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from tests.simulation.ledger import Violation
@@ -191,7 +192,7 @@ class World:
         if node.tail.fold.hole and not self.losses:
             raise Violation("entries seem to be lost, but none are")
         if node.tail.fold.hole and not node.tail.fold.notices:
-            node.leader.give_notice(node.copy.end)
+            node.leader.give_notice(CopyEnd(node.tail.fold.epoch, node.copy.end))
 
     def _take_over(self, node: Node) -> None:
         if not node.leader.leads:

@@ -26,6 +26,7 @@ from escrowmq.core.topology.directory import Declaration
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
+from escrowmq.journal.writer import JournalSink
 
 Held = tuple[int, bytes, bool]
 """Position, body, whether it was delivered before."""
@@ -98,12 +99,15 @@ class Site:
         segment_bytes: int = 4096,
         prepare: Callable[[Broker], None] = lambda _: None,
         resume: Callable[[Engine, int], None] = lambda *_: None,
+        sink: JournalSink | None = None,
     ) -> None:
         """`prepare` is called before recovery. `resume` may set the broker's time after it, and gets the time of the
         last record in milliseconds.
         """
         self.storage = storage or MemoryStorage(random.Random(1))
-        self.journal = Journal.open(self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef")
+        self.journal = Journal.open(
+            self.storage, segment_bytes=segment_bytes, journal_id=b"0123456789abcdef", sink=sink
+        )
         self.broker = Broker(self.journal, random.Random(2), resident_limit=resident_limit)
         self.broker.engine.now = now
         prepare(self.broker)

@@ -10,9 +10,9 @@ import pytest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
-from escrowmq.replica.copy import DIVERGED, DiskCopy
+from escrowmq.replica.copy import DIVERGED, EPOCH_FILE, DiskCopy
 from escrowmq.replica.errors import CopyRefused
-from escrowmq.replica.fold import ReplicatedFrame, SnapshotPiece
+from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from tests.unit.journal.journals import fill, flush, memory
@@ -86,7 +86,7 @@ def opened(disk: MemoryStorage, sink: Sink | None = None) -> Journal:
 
 def contents(disk: MemoryStorage) -> dict[str, bytes]:
     """Return the files of a disk without preallocated space."""
-    return {name: disk.read(name, 0, 1 << 20).rstrip(b"\0") for name in disk.names()}
+    return {name: disk.read(name, 0, 1 << 20).rstrip(b"\0") for name in disk.names() if name != EPOCH_FILE}
 
 
 def test_followers_have_the_files_of_the_leader_byte_by_byte() -> None:
@@ -164,6 +164,51 @@ def test_what_is_ahead_of_the_log_can_be_appended_again() -> None:
     assert contents(other.disk) == contents(again.disk)
 
 
+def test_the_end_of_a_copy_has_the_epoch_of_its_last_frame() -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    fill(first.lead(), 2)
+    other.follow()
+    assert other.copy.end == CopyEnd(1, first.tail.fold.next_lsn)
+    fill(opened(first.disk), 1, size=5000)  # it never counts
+    assert Node(log, "a", first.disk).copy.end.epoch == 1
+    fill(other.lead(), 1)
+    follower = Node(log, "c")
+    follower.follow()
+    again = Node(log, "a", first.disk)
+    assert follower.copy.end == CopyEnd(2, other.tail.fold.next_lsn)
+    again.tail.read_to(4)
+    assert again.copy.end.lsn > follower.copy.end.lsn
+    assert again.copy.end < follower.copy.end
+
+
+def test_an_unreadable_epoch_is_the_least_one() -> None:
+    disk = memory()
+    disk.create(EPOCH_FILE)
+    disk.write(EPOCH_FILE, 0, b"\x01" + bytes(11))
+    assert DiskCopy(disk, Events()).end == CopyEnd(0, 0)
+
+
+def test_a_segment_without_frames_leaves_what_the_copy_has_there() -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    journal = first.lead()
+    fill(journal, 1)
+    entries = len(log.stored)
+    fill(journal, 1)
+    del log.stored[entries:]
+    assert other.leader.take_over()
+    other.leader.begin_segment(fmt.FileHeader(fmt.TYPE_SEGMENT, bytes(16), other.tail.fold.next_lsn, 9).pack())
+    again = Node(log, "a", first.disk)
+    again.follow()
+    assert again.events.told == []
+    assert again.leader.take_over()
+    assert again.leader.restore(again.copy.pieces_ahead()) == 1
+    third = Node(log, "c")
+    third.follow()
+    assert contents(third.disk) == contents(again.disk)
+
+
 def test_a_missing_segment_is_fetched_again_and_later_ones_stay() -> None:
     log = Log()
     leader, follower = Node(log, "a"), Node(log, "b")
@@ -229,11 +274,11 @@ def test_a_frame_before_any_segment_is_refused() -> None:
         DiskCopy(memory(), Events()).frame(ReplicatedFrame(1, 0, bytes(48)))
 
 
-def test_a_passive_copy_writes_nothing() -> None:
+def test_a_passive_copy_writes_only_the_epoch() -> None:
     log = Log()
     leader, silent = Node(log, "a"), Node(log, "b")
     fill(leader.lead(), 3)
     silent.copy.passive = True
     silent.follow()
-    assert silent.disk.names() == []
+    assert silent.disk.names() == [EPOCH_FILE]
     assert silent.copy.end_lsn == leader.tail.fold.next_lsn

@@ -48,7 +48,7 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
     pieces(SnapshotChunk),
     st.builds(Heartbeat, STAMPS),
     st.builds(Resignation, STAMPS),
-    st.builds(LossNotice, STAMPS, NAMES, EPOCHS),
+    st.builds(LossNotice, STAMPS, NAMES, EPOCHS, EPOCHS),
 )
 
 

@@ -19,7 +19,7 @@ from escrowmq.replica.entries import (
     SnapshotChunk,
     Stamp,
 )
-from escrowmq.replica.fold import Fold, Judgement, ReplicatedFrame, SnapshotPiece, SnapshotPlace
+from escrowmq.replica.fold import CopyEnd, Fold, Judgement, ReplicatedFrame, SnapshotPiece, SnapshotPlace
 from tests.unit.replica.entries import FIRST, ONE, chunk, claim, header, second, start
 
 COUNTS, STALE, DUPLICATE, PREMATURE, FOREIGN, DOUBTFUL = Judgement
@@ -56,7 +56,7 @@ ENTRIES: dict[str, Callable[[int], Entry]] = {
     "heartbeat of another history": lambda _: Heartbeat(OTHER),
     "heartbeat of a node that read more": lambda _: Heartbeat(replace(ONE, after=100)),
     "resignation": lambda _: Resignation(ONE),
-    "notice of a loss": lambda _: LossNotice(ONE, "c", 24),
+    "notice of a loss": lambda _: LossNotice(ONE, "c", 1, 24),
     "first segment": lambda _: start(ONE, 0),
     "another segment at 0": lambda _: start(ONE, 0, 7),
     "segment at 16": lambda _: start(ONE, 16),
@@ -194,17 +194,22 @@ def test_a_snapshot_that_was_begun_before_the_claim_is_not_continued() -> None:
 
 
 def test_a_gap_between_frames_shows_that_entries_are_lost_until_the_next_claim() -> None:
-    fold = folded(*BEGUN)
-    assert not fold.hole
-    fold.apply(chunk(ONE, 16), 2)
-    assert fold.hole
-    fold.apply(second(0)[0], 3)
-    assert not fold.hole
+    found = [folded(*BEGUN, *more).hole for more in ((), (chunk(ONE, 16),), (chunk(ONE, 16), second(0)[0]))]
+    assert found == [False, True, False]
+
+
+def test_a_leader_may_return_to_the_last_segment_with_frames() -> None:
+    again = start(ONE, 0, end=16)
+    fold = folded(*FILLED, start(ONE, 16, 7))
+    assert fold.apply(again, 4).judgement is COUNTS
+    assert (fold.segment, fold.next_lsn) == (header(0), 16)
+    fold = folded(*FILLED, start(ONE, 16, 7), chunk(ONE, 16))
+    assert fold.apply(replace(again, end_lsn=32), 5).judgement is FOREIGN
 
 
 def test_the_notices_since_the_last_claim_are_known() -> None:
-    fold = folded(*FILLED, LossNotice(ONE, "b", 24), LossNotice(ONE, "c", 16))
-    assert fold.notices == {"b": 24, "c": 16}
+    fold = folded(*FILLED, LossNotice(ONE, "b", 1, 24), LossNotice(ONE, "c", 1, 16))
+    assert fold.notices == {"b": CopyEnd(1, 24), "c": CopyEnd(1, 16)}
     fold.apply(second(16)[0], 5)
     assert not fold.notices
 
@@ -217,7 +222,7 @@ def test_a_deposed_leader_that_has_read_behind_the_claim_that_deposed_it_is_doub
 
 
 def test_a_reader_may_begin_with_a_segment_that_counts() -> None:
-    entries = [*FILLED, second(16)[0], start(second(16)[1], 16), chunk(second(16)[1], 16)]
+    entries: list[Entry] = [*FILLED, second(16)[0], start(second(16)[1], 16), chunk(second(16)[1], 16)]
     whole = folded(*entries)
     first = entries[4]
     assert isinstance(first, SegmentStart)

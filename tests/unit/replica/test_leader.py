@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 
@@ -19,8 +18,8 @@ from escrowmq.replica.entries import (
     Stamp,
 )
 from escrowmq.replica.errors import AppendUnknown, Deposed, EntriesLost
-from escrowmq.replica.fold import SnapshotPlace
-from escrowmq.replica.leader import ATTEMPTS, CopiedFrame, CopiedStart, Leader
+from escrowmq.replica.fold import CopyEnd, SnapshotPlace
+from escrowmq.replica.leader import ATTEMPTS, CopiedFrame, CopiedPiece, CopiedStart, Leader
 from escrowmq.replica.tail import LogTail
 from tests.unit.replica.entries import ONE, chunk, claim, header
 from tests.unit.replica.logs import Copy, Log
@@ -217,7 +216,7 @@ def test_what_the_log_has_lost_is_put_back_byte_by_byte() -> None:
     del log.stored[3:]
     other = candidate(log, "b")
     assert other.take_over()
-    copy = [
+    copy: list[CopiedPiece] = [
         CopiedStart(header(0), 0),
         CopiedFrame(0, b"12345678"),
         CopiedStart(header(8, 5), 1),
@@ -235,8 +234,10 @@ def test_an_empty_log_takes_a_journal_without_its_deleted_segments() -> None:
     log = Log()
     leader = candidate(log)
     assert leader.take_over()
-    pieces = [(CopiedStart(header(lsn), 0), CopiedFrame(lsn, bytes(8))) for lsn in (800, 1600)]
-    assert leader.restore(chain(*pieces)) == 2
+    pieces: list[CopiedPiece] = []
+    for lsn in (800, 1600):
+        pieces += [CopiedStart(header(lsn), 0), CopiedFrame(lsn, bytes(8))]
+    assert leader.restore(pieces) == 2
     leader.begin_segment(header(1608))
     copy = Copy()
     LogTail(log, copy).read_to_end()
@@ -252,7 +253,7 @@ def test_a_new_segment_begins_behind_the_last_frame() -> None:
 def test_a_leader_of_which_entries_are_missing_stops_when_another_node_says_so() -> None:
     log = Log()
     leader = leading(log)
-    log.before = [LossNotice(ONE, "b", 8)]
+    log.before = [LossNotice(ONE, "b", 1, 8)]
     with pytest.raises(EntriesLost, match="b found that entries of this node are missing"):
         leader.append_frame(0, [bytes(8)])
 
@@ -262,8 +263,8 @@ def test_a_notice_says_what_the_copy_has() -> None:
     leading(log)
     other = candidate(log, "b")
     other._tail.read_to_end()
-    other.give_notice(800)
-    assert plain(log.entries)[-1] == LossNotice(ONE, "b", 800)
+    other.give_notice(CopyEnd(1, 800))
+    assert plain(log.entries)[-1] == LossNotice(ONE, "b", 1, 800)
 
 
 def test_a_snapshot_is_appended_in_pieces() -> None:

@@ -102,7 +102,7 @@ def test_a_reader_does_not_resume_where_another_segment_is_now() -> None:
     first = LogTail.opened(log, Copy())
     first.read_to_end()
     other = claim(2, "c", ONE.chain)
-    log.stored[3:] = map(encode, [other, start(Stamp(2, other.chain_at(8)), 8)] * 2)
+    log.stored[3:] = [encode(other), encode(start(Stamp(2, other.chain_at(8)), 8))] * 2
     assert LogTail.opened(log, Copy(), first.segments).position == 1
 
 

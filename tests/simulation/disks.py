@@ -1,0 +1,59 @@
+"""Where the processes of a simulated machine keep their journal: on one disk, or wherever `make_disks` says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import Faults, MemoryStorage
+from escrowmq.journal.writer import JournalSink
+
+
+class Disks(Protocol):
+    """What outlives a process."""
+
+    storage: MemoryStorage
+    """The disk of the process that runs, or runs next."""
+    sink: JournalSink | None
+    failure: str
+    """Why the process must end, if that is no fault of its disk."""
+
+    def begin(self) -> None:
+        """Prepare for a process that is about to start."""
+        ...
+
+    def end(self, journal: Journal, *, power_fails: bool) -> None:
+        """Note that the process with this journal has ended."""
+        ...
+
+    def resume(self) -> None:
+        """Let processes go on that only seemed to have ended. Raises Violation."""
+        ...
+
+
+class OneDisk:
+    """A disk that every process finds again."""
+
+    sink: JournalSink | None = None
+    failure = ""
+
+    def __init__(self, seed: int) -> None:
+        self.storage = MemoryStorage(random.Random(f"disk {seed}"))
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def end(self, journal: Journal, *, power_fails: bool) -> None:
+        """Lose what is not synced, if power fails, and forget planned faults."""
+        if power_fails:
+            self.storage.crash()
+        self.storage.faults = Faults()
+
+    def resume(self) -> None:
+        """Do nothing: a process that has ended does not go on."""
+
+
+make_disks: Callable[[int], Disks] = OneDisk
+"""Makes the disks of each machine from now on."""
