@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from escrowmq.config import Config, ConfigError
+from escrowmq.config import Config, ConfigError, ReplicationSection
 
 PREFIX: Final = "ESCROWMQ_"
 FILE_SUFFIX: Final = "_FILE"
@@ -52,7 +52,7 @@ def load(
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         raise ConfigError(*(_explain(fault, str(path), origins) for fault in faults)) from None
-    if missing := _missing_for_tls(config):
+    if missing := _missing_for_tls(config) or _wrong_times(config.replication):
         raise ConfigError(f"{path or 'command line'}: {missing}")
     return config
 
@@ -186,6 +186,15 @@ def _suggest(location: tuple[int | str, ...]) -> str:
         model = cast("type[BaseModel]", model.model_fields[str(part)].annotation)
     close = get_close_matches(str(location[-1]), model.model_fields, n=1)
     return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(model.model_fields)}"
+
+
+def _wrong_times(section: ReplicationSection) -> str:
+    """Return what is wrong with the times of replication; empty if nothing is."""
+    if 2 * section.heartbeat_seconds >= section.lease_seconds:
+        return "replication.heartbeat_seconds: must be less than half of replication.lease_seconds"
+    if section.silence_seconds >= section.lease_seconds:
+        return "replication.silence_seconds: must be less than replication.lease_seconds"
+    return ""
 
 
 def _missing_for_tls(config: Config) -> str | None:

@@ -48,7 +48,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The process that serves the management API, metrics and console.
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
-        *("admin", "core", "journal", "wire", "client"),
+        *("admin", "core", "journal", "replica", "wire", "client"),
         *("config", "definitions", "logs", "units", "text", "__version__"),
     ),
     "definitions": (),
@@ -127,6 +127,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "journal.errors",
         "perf.command",
         "pipeline.command",
+        "replica.errors",
         "server.main",
         "text",
         "units",

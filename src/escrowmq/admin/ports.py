@@ -105,6 +105,14 @@ class BrokerProcess(Protocol):
         """The LSN below which everything is on disk."""
         ...
 
+    def replication(self) -> dict[str, Any] | None:
+        """Return how this node stands on the replicated log, for JSON; None if its journal is on none."""
+        ...
+
+    def hand_over(self) -> None:
+        """Stop leading, so that another node takes over. The journal is on a replicated log."""
+        ...
+
     def begin(self) -> None:
         """Begin a turn, unless one has begun. Must be called before each change and each call on a connection."""
         ...

@@ -30,6 +30,7 @@ from escrowmq.admin.policies import PolicyAdmin
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.queues import QueueAdmin
+from escrowmq.admin.replica import ReplicaAdmin
 from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.admin.topics import TopicAdmin
 from escrowmq.admin.topology import TopologyAdmin
@@ -60,6 +61,7 @@ class AdminService:
             PermissionAdmin(process, connections, pieces),
             PolicyAdmin(process, pieces),
             JournalAdmin(process),
+            ReplicaAdmin(process),
             EventAdmin(process),
             LoginAdmin(process),
             TopologyAdmin(process, pieces),

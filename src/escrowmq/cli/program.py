@@ -53,6 +53,9 @@ COMMANDS: dict[str, Mount] = {
     ),
     "topic": Mount("escrowmq.cli.topics", "topic", "Manage the topics of a running broker."),
     "group": Mount("escrowmq.cli.groups", "group", "Manage the consumer groups of a running broker."),
+    "replica": Mount(
+        "escrowmq.cli.replica", "replica", "Show which node leads on a replicated log, or let another one lead."
+    ),
     "connections": Mount("escrowmq.cli.connections", "connections", "List client connections, or close one."),
     "events": Mount("escrowmq.cli.events", "events", "Show what happens in a running broker, until Ctrl-C."),
     "user": Mount("escrowmq.cli.users", "user", "Manage users of a running broker."),

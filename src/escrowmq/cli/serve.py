@@ -28,6 +28,11 @@ class InvalidConfiguration(click.ClickException):
 )
 @click.option("--listen", metavar="HOST:PORT", help="The address for clients; port 0 picks a free port.")
 @click.option("--rocketmq", is_flag=True, help="Serve clients of RocketMQ too, on the ports of `rocketmq` settings.")
+@click.option(
+    "--replicate",
+    metavar="URL",
+    help="Keep the journal on this log too, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM.",
+)
 @click.option("--http", metavar="HOST:PORT", help="Serve the HTTP interface for operators there.")
 @click.option(
     "--config",
@@ -44,6 +49,7 @@ def serve(
     file: Path | None,
     log_level: str | None,
     http: str | None,
+    replicate: str | None,
     *,
     rocketmq: bool,
 ) -> None:
@@ -51,6 +57,7 @@ def serve(
 
     Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. With --rocketmq
     three more `ready` lines follow: for the name server, the broker and gRPC. With --http one more follows, for HTTP.
+    With --replicate, it prints `standby amqp://HOST:PORT data=DIR` first, and `ready …` when it leads.
     On SIGTERM or Ctrl-C the broker closes its connections, syncs the journal and exits with 0.
 
     Each key of the file can also be an environment variable, such as ESCROWMQ_LOG_FORMAT for `format` in `[log]`. An
@@ -62,12 +69,14 @@ def serve(
       escrowmq serve --config /etc/escrowmq.toml --log-level debug
       escrowmq serve --data-dir /tmp/q --listen 127.0.0.1:0
       escrowmq serve --data-dir /var/lib/escrowmq --http 127.0.0.1:15672
+      escrowmq serve --data-dir /var/lib/escrowmq --replicate nats://n1:4222,n2:4222,n3:4222/escrowmq
     """
     gc.disable()  # collecting what is imported would take a fifth of the time, and finds nothing
     try:
         from escrowmq.config import ConfigError
         from escrowmq.config_sources import load
         from escrowmq.journal.errors import JournalError
+        from escrowmq.replica.errors import ReplicaError
         from escrowmq.server.main import MissingExtra, run
     finally:
         gc.enable()
@@ -77,6 +86,7 @@ def serve(
         "log.level": log_level,
         "rocketmq.enabled": rocketmq or None,
         "http.address": http,
+        "replication.url": replicate,
     }
     overrides = {key: value for key, value in options.items() if value is not None}
     read = partial(load, file, overrides, os.environ)
@@ -90,5 +100,5 @@ def serve(
         raise InvalidConfiguration(str(error)) from error
     except ConfigError as error:  # TLS files are checked when they are used; no option sets them
         raise InvalidConfiguration(f"{file or 'environment variables'}: {error}") from error
-    except JournalError as error:
+    except (JournalError, ReplicaError) as error:
         raise click.ClickException(str(error)) from error

@@ -22,6 +22,13 @@ class Log(Protocol):
         """
         ...
 
+    def proof_lsn(self, after: int) -> int:
+        """Return the LSN that an answer must wait for that would wait for `after` in a log of its own, and on whose
+        silence a client could act: an unknown xid, no epoch, no messages. If other nodes may write to the log, it is
+        one that proves that nothing newer is in it; otherwise it is `after`.
+        """
+        ...
+
     @property
     def synced_lsn(self) -> int:
         """The LSN below which every byte is on disk."""

@@ -33,11 +33,13 @@ class Host(Protocol):
 class Turn:
     """Ends one turn after the other. Functions of `endings` are called before the turn's settlements are recorded."""
 
-    __slots__ = ("_host", "endings")
+    __slots__ = ("_host", "endings", "withheld")
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.endings: list[Callable[[], None]] = []
+        self.withheld = False
+        """Whether nothing is delivered. Dirty queues wait."""
 
     def end(self) -> None:
         """Deliver ready messages, and record settlements.
@@ -51,7 +53,7 @@ class Turn:
         host.left_over.step(host.requests)
         if host.dirty:
             budget.outpaced = False
-        while (host.dirty and budget.left > 0) or (host.windows and not host.dirty):
+        while not self.withheld and ((host.dirty and budget.left > 0) or (host.windows and not host.dirty)):
             if host.windows:
                 host.windows = {window: None for window in host.windows if window.offer()}
             dirty, host.dirty = host.dirty, {}
@@ -76,4 +78,4 @@ class Turn:
         requests whose clients are gone.
         """
         host = self._host
-        return bool(host.dirty or host.removals.waiting or host.returns or host.left_over)
+        return bool((host.dirty and not self.withheld) or host.removals.waiting or host.returns or host.left_over)

@@ -64,6 +64,7 @@ class Journal:
         """The LSN up to which the log must be synced before `housekeeping` deletes dead segments; None if none wait."""
         self._segment_bytes, self._batch_bytes, self._keep_dead_bytes = limits
         self._storage = storage
+        self._sink = sink
         self._journal_id = journal_id
         self._found: Found | None = found
         self._table = SegmentTable(found.segments)
@@ -74,6 +75,8 @@ class Journal:
         self._payload_lsn = self._start + fmt.FRAME_HEADER_SIZE
         self._chain_contents = chain_contents
         self._digest_size = size_of(0, strong=chain_contents)
+        self._repaired: int | None = None
+        """The number of messages in the footer that the repair wrote; None after the next segment has begun."""
         self._before: int | None = None
         """The size of the payload of the batch before the pending one; None if its digest cannot be known."""
         self._fill = 0
@@ -151,6 +154,7 @@ class Journal:
         except OSError as error:
             raise self._health.fail(error) from error
         self._writer.link = found.link
+        self._repaired = found.segments[-1].total if found.segments else None
         last = last_frame(found)
         if last is not None:
             self._writer.last = of_frame(last, strong=self._chain_contents).pack()
@@ -219,6 +223,23 @@ class Journal:
         When `synced_lsn` reaches it, everything appended so far is on disk.
         """
         return self._payload_lsn + self._fill if self._pending.kinds else self._start
+
+    def proof_lsn(self, after: int) -> int:
+        """Return the LSN that an answer must wait for that says that nothing newer than `after` is in the log.
+
+        Without a sink this is `after`, because nobody else writes to the log. With a sink, another node may write to
+        it. Then a frame must be sent after this call, and count. If no such frame is there yet, it gets a record that
+        repeats the last one of its kind.
+        """
+        if self._sink is None:
+            return after
+        if after > (self.synced_lsn if self._in_flight is None else self._in_flight.end_lsn):
+            return after
+        if self._closed:
+            return self._closed[0].end_lsn
+        if not self._pending.kinds:
+            self.append(REMOVED, encode(self._removals.holes))
+        return self.end_lsn
 
     @property
     def pending_bytes(self) -> int:
@@ -521,7 +542,8 @@ class Journal:
         segment = self._table.current
         if segment.first_lsn == batch.first_lsn:
             batch.begins_segment = True
-            batch.sealed_messages = self._table.before_current
+            batch.sealed_messages = self._table.before_current if self._repaired is None else self._repaired
+            self._repaired = None
             batch.read_file = self._table.take_read()
         self._closed.append(batch)
         self._start = segment.end_lsn = batch.end_lsn

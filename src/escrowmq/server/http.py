@@ -97,6 +97,20 @@ class HttpProcess:
             process.kill()
             await process.wait()
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, if it runs."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    async def kill(self) -> None:
+        """End the process at once."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
     async def _run(self) -> None:
         wait = _FIRST_WAIT
         loop = asyncio.get_running_loop()

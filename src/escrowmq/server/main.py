@@ -10,7 +10,7 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from escrowmq import logs
 from escrowmq.config import Config, ConfigError, LimitsSection
@@ -35,6 +35,9 @@ from escrowmq.server.start import (
 )
 from escrowmq.server.tls import server_context
 from escrowmq.server.tokens.setting_up import check_settings, is_installed
+
+if TYPE_CHECKING:
+    from escrowmq.server.replica.leadership import Leadership
 
 SWITCH_SECONDS: Final = 0.0005
 """The time after which the journal's writer gets the interpreter while the event loop is busy."""
@@ -111,6 +114,14 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
     make_private(config.data_dir)
     check_markers(config.data_dir)
     storage = FileStorage(config.data_dir)
+    leadership = None
+    if config.replication.url.get_secret_value():
+        from escrowmq.server.replica.leadership import stand_by
+
+        leadership = stand_by(config, storage, bound, context, _loop_factory())
+        if leadership is None:
+            storage.close()
+            return
     gc.disable()  # recovery creates no garbage
     try:
         journal = Journal.open(
@@ -118,6 +129,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
             segment_bytes=config.journal.segment_bytes,
             keep_dead_bytes=config.journal.retain_bytes,
             chain_contents=config.journal.chain == "contents",
+            sink=leadership.shipper if leadership is not None else None,
         )
         broker = Broker(journal, SystemRandom(), resident_limit=config.memory.queue_resident_bytes)
         broker.half.options = half_options(config.half_messages)
@@ -131,7 +143,9 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, storage, journal, broker, bound, context, reloading))
+        runner.run(_serve(config, storage, journal, broker, bound, context, reloading, leadership))
+    if leadership is not None and leadership.handed_over:
+        leadership.begin_again()
 
 
 async def _serve(
@@ -142,8 +156,9 @@ async def _serve(
     bound: Sequence[Bound],
     context: ssl.SSLContext | None,
     reloading: Reloading,
+    leadership: Leadership | None,
 ) -> None:
-    await Server(config, storage, journal, broker, bound).serve(context, reloading)
+    await Server(config, storage, journal, broker, bound, leadership).serve(context, reloading)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -279,8 +279,10 @@ class Maintenance:
                 self._left[segment.first_lsn] = segment.live
                 _log.info("compaction moved %d messages and left %d in their segment", relocation.moved, segment.live)
 
-    async def rest(self) -> str:
-        """Take a last snapshot, after which no work begins. Return the reason of a failure, or an empty text."""
+    async def rest(self, *, snapshot: bool = True) -> str:
+        """Take a last snapshot, unless it is not wanted, after which no work begins. Return the reason of a failure, or
+        an empty text.
+        """
         fault = ""
         self._resting = True
         if self.stage is Stage.COMPACTION:  # messages that were copied stay at their new address
@@ -290,7 +292,7 @@ class Maintenance:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
-        if self._journal.snapshot_lsn != self._journal.end_lsn:
+        if snapshot and self._journal.snapshot_lsn != self._journal.end_lsn:
             done: asyncio.Future[str] = self._loop.create_future()
             self.snapshot_now(lambda fault: None if done.done() else done.set_result(fault))
             fault = await done

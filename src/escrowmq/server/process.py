@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from escrowmq import __version__
 from escrowmq.admin.action import record_action
@@ -35,6 +35,9 @@ from escrowmq.server.tokens.logins import TokenLogins
 from escrowmq.wire.endpoint import Peer, Verdict
 from escrowmq.wire.sasl import TOKEN, Credentials
 
+if TYPE_CHECKING:
+    from escrowmq.server.replica.leadership import Leadership
+
 T = TypeVar("T")
 _PROC: Final = Path("/proc/self/fd").is_dir()
 
@@ -52,6 +55,7 @@ class ServerProcess:
         data_dir: Path,
         free_bytes: Callable[[], int],
         tokens: TokenLogins | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self.broker: Broker = runtime.broker
         self.listeners: list[str] = []
@@ -63,6 +67,7 @@ class ServerProcess:
         self._data_dir = data_dir
         self._free_bytes = free_bytes
         self._tokens = tokens
+        self._leadership = leadership
         self._started = time.monotonic()
 
     @property
@@ -84,6 +89,15 @@ class ServerProcess:
         """See `BrokerProcess.synced_lsn`."""
         return self._turns.journal.synced_lsn
 
+    def replication(self) -> dict[str, Any] | None:
+        """See `BrokerProcess.replication`."""
+        return None if self._leadership is None else self._leadership.status()
+
+    def hand_over(self) -> None:
+        """See `BrokerProcess.hand_over`."""
+        assert self._leadership is not None
+        self._leadership.hand_over()
+
     def begin(self) -> None:
         """See `BrokerProcess.begin`."""
         self._turns.begin()
@@ -99,7 +113,9 @@ class ServerProcess:
         result = change()
         record_action(self.broker)
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.when_synced(self._turns.journal.end_lsn, lambda: None if synced.done() else synced.set_result(None))
+        journal = self._turns.journal
+        lsn = journal.proof_lsn(journal.end_lsn)
+        self._turns.when_synced(lsn, lambda: None if synced.done() else synced.set_result(None))
         await synced
         return result
 

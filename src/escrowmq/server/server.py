@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from escrowmq.admin.service import AdminService
 from escrowmq.admin.socket import path as socket_path
@@ -45,8 +45,13 @@ from escrowmq.server.turn import Turns
 from escrowmq.wire.rocketmq.options import RocketmqOptions
 from escrowmq.wire.sniff import REFUSALS, Family, amqp_family
 
+if TYPE_CHECKING:
+    from escrowmq.server.replica.leadership import Leadership
+
 LEAVE_SECONDS: Final = 3.0
 """The time that clients have to close their connections when the broker stops."""
+HAND_OVER_SECONDS: Final = 0.3
+"""The same if another node is to lead."""
 GC_THRESHOLDS: Final = (5_000, 1, 100_000)
 """A young collection examines 5,000 new objects in about 0.5 ms, a middle one the survivors of three of them in 2 to
 4 ms. With survivors of 60,000 objects, a middle one took 7 to 27 ms while 50,000 queues were declared. Full collections
@@ -71,35 +76,27 @@ class Server:
         journal: Journal,
         broker: Broker,
         bound: Sequence[Bound],
+        leadership: Leadership | None = None,
     ) -> None:
-        """`bound` are the addresses to listen on, also that of the HTTP process."""
+        """`bound` are the addresses to listen on, also that of the HTTP process. `leadership` is that on a replicated
+        log.
+        """
         loop = asyncio.get_running_loop()
         self._config = config
         self._bound = [each for each in bound if each.scheme not in HTTP_SCHEMES]
         self._journal = journal
+        self._leadership = leadership
         self._password_threads = ThreadPoolExecutor(2, thread_name_prefix="password")
         self._passwords = Passwords(config.security.mechanisms, config.security.scram_iterations)
         self._scram = ScramUsers(broker.access, self._passwords, journal.identity)
         self._files = ThreadPoolExecutor(1, thread_name_prefix="journal-files")
-        self._turns = Turns(loop, broker, journal)
+        self._turns = Turns(loop, broker, journal, withheld=leadership.is_silent if leadership is not None else None)
         self._tokens = token_logins(config.tokens, loop, self._turns.post)
-        authenticator = Authenticator(
-            broker.access,
-            self._password_threads,
-            self._turns.post,
-            self._scram,
-            broker.directory.record_access,
-            SecretKeys(config.data_dir),
-            self._tokens,
-            guest_loopback_only=config.security.guest_loopback_only,
-            anonymous_user=config.security.anonymous_user,
-            patience=config.limits.unauthenticated_seconds,
-        )
         memory_limit = config.memory.high_watermark_bytes(memory_bytes())
         alarms = Alarms(memory_limit, config.disk.free_limit, resident_bytes, storage.free_bytes)
         self._runtime = Runtime(
             self._turns,
-            authenticator,
+            self._authenticator(broker),
             alarms,
             config.limits,
             config.security.mechanisms,
@@ -125,6 +122,7 @@ class Server:
             data_dir=config.data_dir,
             free_bytes=storage.free_bytes,
             tokens=self._tokens,
+            leadership=leadership,
         )
         self._supervisor = Supervisor.of(os.environ)
         self._operations = AdminService(self._process).operations
@@ -134,12 +132,16 @@ class Server:
         self._http: HttpProcess | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._leave_seconds = LEAVE_SECONDS
 
     async def serve(self, context: ssl.SSLContext | None, reloading: Reloading) -> None:
         """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used.
 
         SIGHUP applies the settings of `reloading`.
         """
+        if self._leadership is not None:
+            self._leadership.child = lambda: None if self._http is None else self._http.pid
+            self._leadership.stop = self._hand_over
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
         self._scram.warn()
@@ -173,6 +175,20 @@ class Server:
         await self._leave()
 
     # -- starting
+
+    def _authenticator(self, broker: Broker) -> Authenticator:
+        return Authenticator(
+            broker.access,
+            self._password_threads,
+            self._turns.post,
+            self._scram,
+            broker.directory.record_access,
+            SecretKeys(self._config.data_dir),
+            self._tokens,
+            guest_loopback_only=self._config.security.guest_loopback_only,
+            anonymous_user=self._config.security.anonymous_user,
+            patience=self._config.limits.unauthenticated_seconds,
+        )
 
     async def _listen(self, context: ssl.SSLContext | None) -> None:
         amqp = amqp_family(REFUSALS[self._config.compatibility.unknown_header])
@@ -217,6 +233,11 @@ class Server:
         if self._http is not None:
             self._http.reload(reloading.config)
 
+    def _hand_over(self) -> None:
+        """Stop, and leave the clients little time, since another node cannot serve them before."""
+        self._leave_seconds = HAND_OVER_SECONDS
+        self._stop.set()
+
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():
             self._hurry.set()
@@ -233,7 +254,7 @@ class Server:
             await self._http.stop()
         self._runtime.shut("broker forced connection closure with reason 'shutdown'")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with asyncio.timeout(self._leave_seconds):
                 await _first_of(self._runtime.all_closed, self._hurry)
         self._runtime.stop()
         await self._runtime.all_closed.wait()
@@ -244,7 +265,7 @@ class Server:
         if self._tokens is not None:
             self._tokens.stop()
         await self._turns.synced()
-        fault = await self._maintenance.rest()
+        fault = await self._maintenance.rest(snapshot=self._leadership is None)
         if fault:
             _log.error("the last snapshot failed, so the next start takes longer: %s", fault)
         await self._turns.synced()
@@ -252,6 +273,8 @@ class Server:
         self._files.shutdown()
         self._password_threads.shutdown(cancel_futures=True)
         self._journal.close()
+        if self._leadership is not None:
+            self._leadership.resign()
         self._supervisor.rest()
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import logging
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -25,8 +26,13 @@ from escrowmq.server.writer import Writer
 from escrowmq.wire.endpoint import Endpoint
 
 LAZY_SECONDS: Final = 0.01
+LOOK_SECONDS: Final = 0.1
+"""The time after which the broker looks again whether it may deliver."""
 LAZY_BYTES: Final = 1 << 20
 """Bytes in the pending batch above which it is written although no client waits for it."""
+
+
+_log = logging.getLogger("escrowmq.replication")
 
 
 class Outlet(Protocol):
@@ -41,9 +47,16 @@ class Turns:
     """Runs the broker turn by turn. `begin` must be called before any call on the broker."""
 
     def __init__(
-        self, loop: AbstractEventLoop, broker: Broker, journal: Journal, clock: Callable[[], int] | None = None
+        self,
+        loop: AbstractEventLoop,
+        broker: Broker,
+        journal: Journal,
+        clock: Callable[[], int] | None = None,
+        withheld: Callable[[], bool] | None = None,
     ) -> None:
-        """`clock` returns nanoseconds since the epoch (default: a `Clock` for which records are kept)."""
+        """`clock` returns nanoseconds since the epoch (default: a `Clock` for which records are kept). While `withheld`
+        returns True, nothing is delivered.
+        """
         self.broker = broker
         self.journal = journal
         self.outlets: dict[Endpoint, Outlet] = {}
@@ -56,6 +69,8 @@ class Turns:
         self.count = 0
         self._loop = loop
         self._clock = clock or self._own_clock()
+        self._withheld = withheld
+        self._look: TimerHandle | None = None
         self._begun = False
         self._committed = False  # the broker has not been told of the latest sync
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -131,7 +146,7 @@ class Turns:
 
     def stop(self) -> None:
         """Begin no more turns, and end the writer's thread."""
-        for timer in (self._timer, self._lazy):
+        for timer in (self._timer, self._lazy, self._look):
             if timer is not None:
                 timer.cancel()
         self._writer.stop()
@@ -151,6 +166,8 @@ class Turns:
         due = broker.engine.next_deadline()
         if due is not None and due <= broker.engine.now:
             broker.engine.run_deadlines()
+        if self._withheld is not None:
+            self._withhold(self._withheld())
         broker.engine.turn.end()
         for action in self.after:
             action()
@@ -168,6 +185,20 @@ class Turns:
         due = broker.engine.next_deadline() or 0
         if due != self._timer_due:
             self._set_timer(due)
+
+    def _withhold(self, silent: bool) -> None:
+        """Deliver nothing while the node may be deposed, and look again soon."""
+        turn = self.broker.engine.turn
+        if turn.withheld != silent:
+            turn.withheld = silent
+            text = "nothing is delivered, since the replicated log does not answer" if silent else "deliveries go on"
+            _log.warning("%s", text)
+        if silent and self._look is None:
+            self._look = self._loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        self.begin()
 
     def _flush(self) -> None:
         while self.dirty:

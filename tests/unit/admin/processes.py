@@ -84,6 +84,8 @@ class FakeProcess:
         self.compacted: list[bool] = []
         self.turns = 0
         self.live_events = LiveEvents(lambda: self.broker.engine.now)
+        self.standing: dict[str, Any] | None = None
+        self.handed_over = False
 
     @property
     def synced_lsn(self) -> int:
@@ -145,6 +147,12 @@ class FakeProcess:
 
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}
+
+    def replication(self) -> dict[str, Any] | None:
+        return self.standing
+
+    def hand_over(self) -> None:
+        self.handed_over = True
 
     def figures(self) -> dict[str, Any]:
         return {"pid": 1}

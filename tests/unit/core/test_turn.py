@@ -40,3 +40,19 @@ def test_a_deleted_queue_is_not_served(site: Site) -> None:
     site.turn()
     assert sink.contents == []
     assert len(sink.gone) == 1
+
+
+def test_while_deliveries_are_withheld_queues_wait_and_ask_for_no_turn(site: Site) -> None:
+    queue = site.queue()
+    sink = Sink()
+    site.consume(queue, sink)
+    site.broker.engine.turn.withheld = True
+    site.publish("q", b"x")
+    site.turn()
+    assert sink.contents == []
+    unfinished = [site.broker.engine.turn.unfinished]
+    site.broker.engine.turn.withheld = False
+    unfinished.append(site.broker.engine.turn.unfinished)
+    assert unfinished == [False, True]
+    site.turn()
+    assert sink.contents == [b"x"]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -446,3 +447,99 @@ def test_a_flipped_bit_below_the_snapshot_is_detected_by_any_read(sealed: bool) 
         with pytest.raises(JournalDamaged, match="checksum"):
             read(lsns[3], 60_000)
     assert journal.read(lsns[7], 10) == bytes([7]) * 10
+
+
+class RecordedSink:
+    """Keeps what it gets. Nothing is waited for."""
+
+    synced = True
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def begin(self, header: bytes, messages: int) -> None:
+        """Note the number of messages."""
+        self.told.append(("begin", messages))
+
+    def send(self, lsn: int, parts: Sequence[bytes]) -> None:
+        """Note the LSN."""
+        self.told.append(("send", lsn))
+
+    def wait(self) -> None:
+        """Note it."""
+        self.told.append(("wait", 0))
+
+
+def with_sink(storage: MemoryStorage) -> tuple[Journal, RecordedSink]:
+    sink = RecordedSink()
+    journal = Journal.open(storage, segment_bytes=1000, journal_id=bytes(16), sink=sink)
+    for lsn, kind, _, _ in journal.replay():
+        if kind == 1:
+            journal.retain(lsn, 1)
+    return journal, sink
+
+
+def test_a_sink_gets_headers_and_frames_and_each_frame_is_waited_for() -> None:
+    journal, sink = with_sink(memory())
+    fill(journal, 4)
+    starts = [lsn for what, lsn in sink.told if what == "send"]
+    assert len(starts) == 4
+    assert [what for what, _ in sink.told] == ["begin", *["send", "wait"] * 3, "begin", "send", "wait"]
+    assert sink.told[7] == ("begin", 3)
+
+
+def test_a_sink_is_told_the_number_of_messages_that_the_repair_wrote() -> None:
+    storage = memory()
+    fill(with_sink(storage)[0], 2)
+    journal, sink = with_sink(storage)
+    journal.retain(journal.append(1), 1)
+    flush(journal)
+    assert sink.told[0] == ("begin", 2)
+
+
+def test_alone_an_answer_needs_no_proof() -> None:
+    journal = start(memory())
+    assert [journal.proof_lsn(0), journal.proof_lsn(48)] == [0, 48]
+    assert journal.end_lsn == 0
+
+
+@pytest.mark.rule("REPL-3")
+def test_a_proof_is_a_frame_that_is_sent_after_the_question() -> None:
+    journal, sink = with_sink(memory())
+    proof = journal.proof_lsn(0)
+    assert proof == journal.end_lsn > journal.synced_lsn
+    assert journal.proof_lsn(0) == proof, "all answers of a turn share it"
+    flush(journal)
+    assert journal.synced_lsn >= proof
+    assert ("send", 0) in sink.told
+    later = journal.proof_lsn(proof)
+    assert later > proof
+
+
+@pytest.mark.rule("REPL-3")
+def test_a_frame_that_is_being_sent_proves_nothing() -> None:
+    journal, _ = with_sink(memory())
+    journal.append(1)
+    batch = journal.take_batch(7)
+    assert batch is not None
+    assert journal.proof_lsn(batch.end_lsn) > batch.end_lsn
+    journal.append(1)
+    own = journal.end_lsn
+    assert journal.proof_lsn(own) == own
+    batch.write()
+    journal.batch_done(batch)
+    flush(journal)
+    journal.close()
+
+
+def test_proofs_change_nothing_after_a_restart() -> None:
+    storage = memory()
+    journal, _ = with_sink(storage)
+    fill(journal, 5)
+    for _ in range(3):
+        journal.proof_lsn(0)
+        flush(journal)
+    journal.close()
+    again, records = reopen(storage)
+    assert [kind for _, kind, _, _ in records] == [1] * 5
+    assert again.recovery.notes == []

@@ -10,7 +10,12 @@ import pytest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
+<<<<<<< HEAD
 from escrowmq.replica.copy import DIVERGED, EPOCH_FILE, DiskCopy
+=======
+from escrowmq.journal.storage import Storage
+from escrowmq.replica.copy import DIVERGED, DiskCopy
+>>>>>>> 1a235c5c (Let several brokers share a journal on a replicated log)
 from escrowmq.replica.errors import CopyRefused
 from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import Leader
@@ -76,7 +81,7 @@ class Node:
         return opened(self.disk, Sink(self.leader))
 
 
-def opened(disk: MemoryStorage, sink: Sink | None = None) -> Journal:
+def opened(disk: Storage, sink: Sink | None = None) -> Journal:
     journal = Journal.open(disk, segment_bytes=1000, journal_id=bytes(16), sink=sink)
     for lsn, kind, _, _ in journal.replay():
         if kind == 1:

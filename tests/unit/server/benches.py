@@ -85,13 +85,13 @@ def as_endpoint(fake: FakeEndpoint) -> Endpoint:
 class Bench:
     """A broker with turns. It must be created within a running loop."""
 
-    def __init__(self, storage: MemoryStorage | None = None) -> None:
+    def __init__(self, storage: MemoryStorage | None = None, withheld: Callable[[], bool] | None = None) -> None:
         self.storage = storage or MemoryStorage(random.Random(1))
         self.journal = Journal.open(self.storage, segment_bytes=1 << 20)
         self.broker = Broker(self.journal, random.Random(2))
         recover(self.journal, self.broker)
         self.ahead_ms = 0
-        self.turns = Turns(asyncio.get_running_loop(), self.broker, self.journal, self._clock)
+        self.turns = Turns(asyncio.get_running_loop(), self.broker, self.journal, self._clock, withheld)
 
     def _clock(self) -> int:
         return time.time_ns() + self.ahead_ms * 1_000_000

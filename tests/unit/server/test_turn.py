@@ -311,3 +311,18 @@ def test_a_fault_in_the_broker_ends_the_process(
     assert codes == [fatal.EXIT_CODE]
     assert "internal error in the broker; the broker stops" in caplog.text
     assert "KeyError" in caplog.text
+
+
+@pytest.mark.rule("REPL-6")
+def test_a_leader_that_may_be_deposed_delivers_nothing_until_it_knows_that_it_leads() -> None:
+    async def test() -> None:
+        silent = True
+        bench = Bench(withheld=lambda: silent)
+        await until(lambda: bench.turns.idle)
+        bench.turns.begin()
+        await until(lambda: bench.broker.engine.turn.withheld)
+        silent = False
+        await until(lambda: not bench.broker.engine.turn.withheld)
+        await bench.close()
+
+    on_loop(test)

@@ -79,6 +79,7 @@ class HttpInterface:
         return Starlette(
             routes=[
                 Route("/health", self.health),
+                Route("/health/leader", self.leader_health),
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
                 Route("/api/{path:path}", self.read),
@@ -98,14 +99,23 @@ class HttpInterface:
         )
 
     async def health(self, request: Request) -> Response:
-        """Say whether the broker answers within `HEALTH_SECONDS`, and nothing else. Raises BrokerUnavailable."""
+        """Say whether the broker answers in time, and whether it is a standby. Raises BrokerUnavailable."""
         del request
+        return JsonAnswer({"status": await self._role() or "ok"})
+
+    async def leader_health(self, request: Request) -> Response:
+        """Say whether the broker serves clients, which a standby does not. Raises BrokerUnavailable."""
+        del request
+        role = await self._role()
+        return JsonAnswer({"status": role or "ok"}, 503 if role else 200)
+
+    async def _role(self) -> str:
+        """Return `standby` if the broker is one, and nothing otherwise."""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
-                await self._broker.ask("ping")
+                return await self._broker.ask("ping") or ""
         except TimeoutError as error:
             raise BrokerUnavailable(f"the broker did not answer within {HEALTH_SECONDS:g} s") from error
-        return JsonAnswer({"status": "ok"})
 
     async def read(self, request: Request) -> Response:
         """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""

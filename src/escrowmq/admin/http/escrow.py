@@ -37,6 +37,14 @@ async def _half_messages(reading: Reading) -> Any:
     return reading.listed(await reading.ask("half.list", states=states))
 
 
+async def _replica(reading: Reading) -> Any:
+    """Answer with the standing of this node on the replicated log."""
+    try:
+        return await reading.ask("replica.status")
+    except BrokerRefused as refusal:
+        raise NothingThere(str(refusal)) from refusal
+
+
 def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
     async def answer(reading: Reading) -> Any:
         try:
@@ -59,6 +67,7 @@ ESCROW_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "escrow/delayed/{vhost}": ReadRoute(_one("delayed.peek"), ADMINISTRATORS),
     "escrow/links": ReadRoute(_list("link.list"), MONITORS),
     "escrow/holds": ReadRoute(_list("hold.list"), MONITORS),
+    "escrow/replica": ReadRoute(_replica, MONITORS),
 }
 """What can be read, by path below `/api/`."""
 CHANGES: Final[Mapping[str, str]] = {

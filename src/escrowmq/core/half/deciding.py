@@ -82,7 +82,8 @@ class HalfDecisions:
                 found.append(error)
         for wanted, group in groups.items():
             self._apply(queue, group, wanted)
-        lsn = self._engine.log.end_lsn  # a repeated decision waits, too: the one in force may not be synced yet
+        log = self._engine.log
+        lsn = log.proof_lsn(log.end_lsn)  # a repeated decision waits, too: the one in force may not be synced yet
         return [each if isinstance(each, BrokerError) else lsn for each in found]
 
     def _take(

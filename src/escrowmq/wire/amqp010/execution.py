@@ -169,9 +169,10 @@ class Execution:
         """Complete a command. Its result is sent first, and both when the log is synced as far as the reply says."""
         session = self._session
         if reply is not None:
-            self._after = max(self._after, reply.after)
+            after = session.broker.log.proof_lsn(reply.after)
+            self._after = max(self._after, after)
             if reply.result is not None:
-                session.send_result(number & MASK, reply.result, reply.after)
+                session.send_result(number & MASK, reply.result, after)
         self._reported.add(number, number)
         session.connection.answer_later(session)
 

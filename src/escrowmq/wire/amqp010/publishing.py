@@ -235,18 +235,19 @@ class IncomingTransfers:
 
     def _refuse_unroutable(self, first: int, count: int, wishes: Wishes) -> Reply:
         """Drop messages without a queue, or reject them if the publisher wants to know (`discard-unroutable`)."""
+        after = self._session.broker.log.proof_lsn(0)  # another node may have bound a queue
         if wishes.explicit and not wishes.discard_unroutable:
             self._session.traffic.returned += count
             code = RejectCode.IMMEDIATE if wishes.immediate else RejectCode.UNROUTABLE
-            self._reject(first, count, code, "no queue takes the message")
-            return Reply()
+            self._reject(first, count, code, "no queue takes the message", after)
+            return Reply(after=after)
         self._session.traffic.dropped += count
-        return self._accept(first, count, wishes, 0)
+        return self._accept(first, count, wishes, after)
 
-    def _reject(self, first: int, count: int, code: RejectCode, text: str) -> None:
+    def _reject(self, first: int, count: int, code: RejectCode, text: str, after: int = 0) -> None:
         if code is RejectCode.UNSPECIFIED:
             self._session.traffic.answered(0, count)
-        self._session.send(MessageReject(wire_ranges([(first, first + count - 1)]), code, text))
+        self._session.send(MessageReject(wire_ranges([(first, first + count - 1)]), code, text), after=after)
 
     # -- ports.SessionPart
 

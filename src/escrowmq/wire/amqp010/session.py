@@ -343,7 +343,10 @@ class Session:
         The exception is sent when everything in the log is on disk. For example, "no such branch" means that the branch
         is decided, and a transaction manager that hears this forgets its own decision (DTX-9).
         """
-        self._raise(exception(ERROR_CODES[error.condition], error.text, number, code), self.broker.log.end_lsn)
+        self._raise(
+            exception(ERROR_CODES[error.condition], error.text, number, code),
+            self.broker.log.proof_lsn(self.broker.log.end_lsn),
+        )
 
     def _raise(self, raised: ExecutionException, after: int = 0) -> None:
         if self.ending:

@@ -223,7 +223,7 @@ def tx_commit(channel: Channel, method: spec.TxCommit) -> Iterator[None] | None:
     channel.broker.engine.requests.left -= COMMIT
     if transaction.is_large(channel):
         return transaction.commit_in_pieces(channel)
-    channel.connection.put(channel.number, channel.commit_ok, transaction.commit(channel))
+    channel.connection.put(channel.number, channel.commit_ok, channel.broker.log.proof_lsn(transaction.commit(channel)))
     return None
 
 

@@ -111,8 +111,8 @@ class Channel:
     # -- output
 
     def send(self, method: Method, after: int = 0) -> None:
-        """Send a method as soon as the log is synced up to `after`."""
-        self.connection.put(self.number, method_frame(self.number, method), after)
+        """Send a method as soon as the log is synced up to `after`, and it is certain that nothing newer is in it."""
+        self.connection.put(self.number, method_frame(self.number, method), self.broker.log.proof_lsn(after))
 
     def answer(self, method: Method, *, no_wait: bool, durable: bool) -> None:
         """Answer a declaration. If it changed durable state, the answer waits until the log is synced."""
@@ -137,12 +137,13 @@ class Channel:
                 self.traffic.dropped += len(contents)
             return
         if not queues:
+            after = self.broker.log.proof_lsn(0)  # another node may have bound a queue
             if form.mandatory:
-                self.send_returns(envelope, contents)
+                self.send_returns(envelope, contents, after)
             else:
                 self.traffic.dropped += len(contents)
             if self.confirming:
-                self.confirms.add(len(contents), 0)
+                self.confirms.add(len(contents), after)
             return
         receipt = self.broker.engine.publish(envelope, contents, queues, divided=True)
         if receipt.placings:

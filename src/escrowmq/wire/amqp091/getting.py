@@ -140,7 +140,7 @@ class Getting:
         if missing:
             parts.append(self._empty * missing)
         if parts:
-            connection.put(number, b"".join(parts))
+            connection.put(number, b"".join(parts), channel.broker.log.proof_lsn(0) if missing else 0)
 
     def _use(self, entry: Entry) -> tuple[bytes, bytes, bytes, bytes]:
         """Return the parts of answers with the envelope of `entry`."""

@@ -53,7 +53,7 @@ def commit_in_pieces(channel: Channel) -> Iterator[None]:
     channel.committing = None
     for publication in work.result.returned:
         channel.send_returns(publication.envelope, publication.contents, work.result.lsn)
-    channel.connection.put(channel.number, channel.commit_ok, work.result.lsn)
+    channel.connection.put(channel.number, channel.commit_ok, channel.broker.log.proof_lsn(work.result.lsn))
 
 
 def rollback_in_pieces(channel: Channel) -> Iterator[None]:

@@ -155,7 +155,7 @@ def _attach_consumer(link: Link, request: Attach) -> Iterator[None] | None:
     if subscription is not None and subscription.durable and queue.name == subscription.queue:
         end.subscribed = True
     after = max(loan.lsn, connection.broker.log.end_lsn if queue.durable else 0)
-    link.session.send(answer, after)
+    link.session.send(answer, connection.broker.log.proof_lsn(after))
     return rest
 
 
@@ -290,6 +290,6 @@ def _attach_producer(link: Link, request: Attach) -> None:
     if request.unsettled is not None:
         found = map_for_producer(loan, request, answer, connection.frame_max, connection.transactions)
         answer.unsettled, answer.incomplete_unsettled = found
-    link.session.send(answer, max(loan.lsn, connection.broker.log.end_lsn))
+    link.session.send(answer, connection.broker.log.proof_lsn(max(loan.lsn, connection.broker.log.end_lsn)))
     connection.publishes()
     link.session.credit_later(end)

@@ -148,7 +148,7 @@ class Session:
             self.settled = False
             broker = self.connection.broker
             after = broker.termini.record()  # at the end of a turn, the engine has done this already
-        self.connection.put(self.lane, self.answers.take(), after)
+        self.connection.put(self.lane, self.answers.take(), self.connection.broker.log.proof_lsn(after))
 
     def send_flow(self, **link: int | bool | None) -> None:
         """Send the state of the windows; `link` has the fields of a link, if any."""

@@ -39,7 +39,7 @@ GUARDED = (
 
 def test_the_list_of_guarded_routes_is_complete() -> None:
     paths = {route.path for route in HttpSite().app.routes}  # type: ignore[attr-defined]
-    assert paths == {"/health", "/metrics", "/metrics/detailed", "/api/{path:path}"}
+    assert paths == {"/health", "/health/leader", "/metrics", "/metrics/detailed", "/api/{path:path}"}
 
 
 @pytest.mark.parametrize("path", GUARDED)
@@ -94,6 +94,20 @@ def test_health_is_refused_if_the_broker_takes_too_long(monkeypatch: pytest.Monk
     monkeypatch.setattr(site.broker, "ask", frozen)
     monkeypatch.setattr(app, "HEALTH_SECONDS", 0.01)
     assert site.get("/health", user=None).status == 503
+
+
+def test_a_standby_is_healthy_but_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def standby(command: str) -> str:
+        assert command == "ping"
+        return "standby"
+
+    site = HttpSite()
+    assert site.get("/health/leader", user=None).status == 200
+    monkeypatch.setattr(site.broker, "ask", standby)
+    answer = site.get("/health", user=None)
+    assert (answer.status, answer.json) == (200, {"status": "standby"})
+    answer = site.get("/health/leader", user=None)
+    assert (answer.status, answer.json) == (503, {"status": "standby"})
 
 
 def test_whoami_returns_name_and_tags() -> None:

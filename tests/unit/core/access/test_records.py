@@ -34,6 +34,9 @@ class Tape:
         self.records: list[tuple[int, bytes]] = []
         self.end_lsn = self.synced_lsn = 0
 
+    def proof_lsn(self, after: int) -> int:
+        return after
+
     def append(self, kind: int, *parts: bytes) -> int:
         self.records.append((kind, b"".join(parts)))
         self.end_lsn += 1

@@ -108,7 +108,8 @@ class RequestLink:
     def _respond(self, request: ManagementRequest, response: Response) -> None:
         responses = self._responses
         if responses is not None:
-            responses.send(encode(request.ident, response), response.after)
+            after = self.link.session.connection.broker.log.proof_lsn(response.after)
+            responses.send(encode(request.ident, response), after)
 
     # -- the end
 

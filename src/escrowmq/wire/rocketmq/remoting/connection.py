@@ -259,6 +259,8 @@ class RemotingConnection:
         """Send a response when the log is synced up to `after`. See `HandlerReply`."""
         if request.is_one_way or self._closed:
             return
+        if urgent:
+            after = self.engine.log.proof_lsn(after)
         response.opaque = request.opaque
         response.flag = RESPONSE
         response.form = request.form

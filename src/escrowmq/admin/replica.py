@@ -1,0 +1,32 @@
+"""Operations on a node whose journal is on a replicated log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from escrowmq.admin.operation import Operation, OperationRefused
+from escrowmq.admin.ports import BrokerProcess
+
+ALONE: Final = "this broker has its journal alone; see `escrowmq serve --replicate`"
+
+
+class ReplicaAdmin:
+    """The operations by name are in `operations`."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self.operations: Mapping[str, Operation] = {"replica.status": self.status, "replica.handover": self.hand_over}
+
+    async def status(self) -> dict[str, Any]:
+        """Return who leads, and how this node stands."""
+        found = self._process.replication()
+        if found is None:
+            raise OperationRefused(ALONE)
+        return found
+
+    async def hand_over(self) -> None:
+        """Let another node lead. This one disconnects its clients, and begins again as a standby."""
+        if self._process.replication() is None:
+            raise OperationRefused(ALONE)
+        self._process.hand_over()

@@ -1,0 +1,129 @@
+"""A process that leads on a replicated log: how it got there, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from escrowmq.config import Config, ReplicationSection
+from escrowmq.journal.storage import Storage
+from escrowmq.replica.engines import EngineLog, open_log
+from escrowmq.replica.errors import EntriesLost
+from escrowmq.server.fatal import restart
+from escrowmq.server.listener import Bound
+from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.shipper import Shipper
+from escrowmq.server.replica.standby import Standby
+from escrowmq.server.replica.status import described
+
+_RETRY_SECONDS: Final = 1.0
+
+_log = logging.getLogger("escrowmq.replication")
+
+
+class Leadership:
+    """This node leads. `shipper` appends its frames until it is deposed, when the process begins again as a standby."""
+
+    def __init__(self, follower: Follower, log: EngineLog, section: ReplicationSection) -> None:
+        self._follower = follower
+        self._log = log
+        self._silence_seconds = section.silence_seconds
+        self.child: Callable[[], int | None] = lambda: None
+        """Returns the id of a process that has to end together with this one."""
+        self.stop: Callable[[], None] = lambda: None
+        """Lets the broker stop in order."""
+        self.handed_over = False
+        """Whether an operator wants another node to lead."""
+        self.shipper = Shipper(
+            follower.leader, section.heartbeat_seconds, self._deposed, synced=section.acknowledge == "both"
+        )
+
+    def is_silent(self) -> bool:
+        """Return whether this node does not know for so long that it leads that it must not deliver messages."""
+        return self.shipper.silent_seconds > self._silence_seconds
+
+    def resign(self) -> None:
+        """Let another node lead. Everything is written, and no client is connected. Blocks for a short time."""
+        self.shipper.stop(resign=True)
+        self._log.close()
+
+    def hand_over(self) -> None:
+        """Stop leading, so that another node takes over at once, and begin again as a standby."""
+        self.handed_over = True
+        self.stop()
+
+    def begin_again(self) -> NoReturn:
+        """Begin again as a standby, after `resign`."""
+        restart("this node has handed over", None)
+
+    def status(self) -> dict[str, Any]:
+        """Return the standing of this node for JSON."""
+        shipper = self.shipper
+        return {
+            **described(self._follower),
+            "silent_seconds": round(shipper.silent_seconds, 3),
+            "appends": shipper.appends,
+            "append_seconds": round(shipper.waited_seconds, 6),
+        }
+
+    def _deposed(self, error: BaseException) -> NoReturn:
+        restart(f"this node leads no more: {error}", self.child())
+
+
+def stand_by(
+    config: Config,
+    storage: Storage,
+    bound: Sequence[Bound],
+    context: ssl.SSLContext | None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> Leadership | None:
+    """Be a standby until this node leads; return None after a signal to stop.
+
+    Raises ReplicaError if the data directory, the log or its settings are refused, and OSError.
+    """
+    section = config.replication
+    log = _opened(section.url.get_secret_value())
+    follower = Follower(
+        log,
+        storage,
+        section.node or _host(),
+        section.advertised_url or next(iter(bound)).url,
+        section.lease_seconds,
+        chain_contents=config.journal.chain == "contents",
+    )
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            leads = runner.run(_stand_by(config, follower, bound, context))
+    except EntriesLost as error:
+        log.close()
+        restart(f"this node begins again: {error}", None)
+    if not leads:
+        log.close()
+        return None
+    return Leadership(follower, log, section)
+
+
+async def _stand_by(config: Config, follower: Follower, bound: Sequence[Bound], context: ssl.SSLContext | None) -> bool:
+    return await Standby(config, follower, bound).serve(context)
+
+
+def _opened(url: str) -> EngineLog:
+    """Open the log, and wait until its engine can be reached."""
+    told = False
+    while True:
+        try:
+            return open_log(url)
+        except OSError as error:
+            if not told:
+                _log.warning("the replicated log cannot be reached, and is tried again: %s", error)
+                told = True
+            time.sleep(_RETRY_SECONDS)
+
+
+def _host() -> str:
+    return socket.gethostname()

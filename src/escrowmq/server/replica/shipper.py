@@ -1,0 +1,129 @@
+"""The thread that appends to the replicated log what the journal's writer writes, and shows that the leader is there.
+
+While the log does not answer, it asks again without end: clients wait for their answers, and the same frame is appended
+until it counts, or until it is clear that another node leads.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Final, NoReturn
+
+from escrowmq.replica.errors import AppendUnknown
+from escrowmq.replica.leader import Leader
+
+_PAUSE_SECONDS: Final = 0.1
+
+_log = logging.getLogger("escrowmq.replication")
+
+
+class Shipper:
+    """Implements `journal.writer.JournalSink`. `failed` is called on the thread when the node leads no more.
+
+    Args:
+        leader: Its claim counts. Only the thread uses it from now on.
+        heartbeat_seconds: The time without an append after which the leader shows that it is there.
+        synced: Whether frames are also synced on this machine before they are answered.
+        failed: Ends the process without another answer.
+    """
+
+    def __init__(
+        self, leader: Leader, heartbeat_seconds: float, failed: Callable[[BaseException], NoReturn], *, synced: bool
+    ) -> None:
+        self.synced = synced
+        self.led_at = time.monotonic()
+        """A monotonic time at which this node certainly led."""
+        self.appends = 0
+        self.waited_seconds = 0.0
+        """The time that appends took, all together."""
+        self._leader = leader
+        self._heartbeat_seconds = heartbeat_seconds
+        self._failed = failed
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self._outstanding = 0
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="replicated-log", daemon=True)
+        self._thread.start()
+
+    # -- on the journal's writer thread
+
+    def begin(self, header: bytes, messages: int) -> None:
+        """See `JournalSink.begin`."""
+        self._put(partial(self._leader.begin_segment, header, messages))
+
+    def send(self, lsn: int, parts: Sequence[bytes]) -> None:
+        """See `JournalSink.send`."""
+        self._put(partial(self._leader.append_frame, lsn, parts))
+
+    def wait(self) -> None:
+        """See `JournalSink.wait`."""
+        for _ in range(self._outstanding):
+            self._done.get()
+        self._outstanding = 0
+
+    def _put(self, work: Callable[[], None]) -> None:
+        self._outstanding += 1
+        self._work.put(work)
+
+    # -- on any thread
+
+    @property
+    def silent_seconds(self) -> float:
+        """The time since which this node cannot know whether it still leads."""
+        return time.monotonic() - self.led_at
+
+    def stop(self, *, resign: bool) -> None:
+        """End the leadership, so that another node takes over at once, or only the thread. No frame may be on its way.
+
+        If the log does not answer, the other nodes notice the silence.
+        """
+        self._stopping.set()
+        if resign:
+            self._work.put(self._leader.resign)
+        self._work.put(None)
+        self._thread.join()
+
+    # -- on its thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._work.get(timeout=self._heartbeat_seconds)
+            except Empty:
+                self._do(self._leader.prove)
+                continue
+            if work is None:
+                return
+            self._do(work)
+            self._done.put(None)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Do something until it is done."""
+        first = began = time.monotonic()
+        told = False
+        while True:
+            try:
+                work()
+            except (AppendUnknown, OSError) as error:
+                if self._stopping.is_set():
+                    return
+                if not told:
+                    _log.warning("the replicated log does not answer, so clients wait: %s", error)
+                    told = True
+                time.sleep(_PAUSE_SECONDS)
+                began = time.monotonic()
+            except BaseException as error:  # noqa: BLE001 - nothing may be answered any more
+                self._failed(error)
+            else:
+                break
+        self.led_at = began
+        self.appends += 1
+        self.waited_seconds += time.monotonic() - first
+        if told:
+            _log.warning("the replicated log answers again, after %.1f s", time.monotonic() - first)

@@ -1,0 +1,91 @@
+"""The process while it is a standby: it follows the log, answers health checks, and refuses clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from escrowmq.admin.operation import Operation, OperationRefused
+from escrowmq.admin.socket import path as socket_path
+from escrowmq.admin.socket.server import AdminServer
+from escrowmq.config import Config
+from escrowmq.server.http import HttpProcess
+from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
+from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.refusing import Refusing, refusal_text
+from escrowmq.server.replica.status import described
+
+_log = logging.getLogger("escrowmq.replication")
+
+
+class StandbyOperations(Mapping[str, Operation]):
+    """What a standby answers on the admin socket. Every other operation is refused with the leader's name."""
+
+    def __init__(self, follower: Follower, known: Mapping[str, Operation]) -> None:
+        self._follower = follower
+        self._known = known
+
+    def __getitem__(self, name: str) -> Operation:
+        return self._known.get(name, self._refuse)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def _refuse(self, **arguments: Any) -> None:
+        raise OperationRefused(refusal_text(self._follower.standing.leader_url))
+
+
+class Standby:
+    """A standby on the event loop. `bound` are the addresses of the broker."""
+
+    def __init__(self, config: Config, follower: Follower, bound: Sequence[Bound]) -> None:
+        self._config = config
+        self._follower = follower
+        self._amqp = [each for each in bound if each.scheme not in (*HTTP_SCHEMES, *ROCKETMQ_SCHEMES)]
+        http = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
+        self._http = HttpProcess(config, http.sockets) if http is not None else None
+        known = {"ping": self._ping, "replica.status": self._status}
+        self._admin = AdminServer(StandbyOperations(follower, known))
+        self._refusing = Refusing(lambda: follower.standing.leader_url)
+
+    async def serve(self, context: ssl.SSLContext | None) -> bool:
+        """Follow until this node leads, and return True; False after a signal to stop. Raises ReplicaError, OSError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._follower.stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # its settings are read again when it leads
+        await self._admin.start(socket_path.bind(self._config.data_dir))
+        await self._refusing.listen(self._amqp, context, self._config.listen.backlog)
+        if self._http is not None:
+            self._http.start()
+        try:
+            return await asyncio.to_thread(self._follower.run, partial(self._tell, loop))
+        finally:
+            self._admin.stop()
+            self._refusing.stop()
+            if self._http is not None:
+                await self._http.kill()
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(self._followed)
+
+    def _followed(self) -> None:
+        _log.info("this node is a standby, and has read the replicated log to its end")
+        for each in self._amqp:
+            sys.stdout.write(f"standby {each.url} data={self._config.data_dir}\n")
+        sys.stdout.flush()
+
+    async def _ping(self) -> str:
+        return "standby"
+
+    async def _status(self) -> dict[str, Any]:
+        return described(self._follower)

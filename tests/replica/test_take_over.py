@@ -1,0 +1,225 @@
+"""Three brokers on a replicated log of real NATS: kills, a stopped leader, a hand-over, refusals, equal journals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pika
+import pytest
+from click.testing import CliRunner
+from pika.exceptions import AMQPError
+
+from escrowmq.cli.replica import replica
+from tests.broker import wait_until
+from tests.engines.nats_nodes import NatsNodes
+from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files
+
+pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
+
+QUEUE = "work"
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsNodes]:
+    with NatsNodes(tmp_path_factory.mktemp("nats"), 1) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def brokers(nats: NatsNodes, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReplicaBrokers]:
+    name = request.node.name.replace("[", "-").replace("]", "")
+    url = f"nats://127.0.0.1:{nats.ports[0]}/{name}?replicas=1"
+    with ReplicaBrokers(tmp_path, url) as found:
+        yield found
+
+
+class Producer:
+    """Publishes numbers with confirms, one after the other, to whoever leads, until it is stopped."""
+
+    def __init__(self, brokers: ReplicaBrokers) -> None:
+        self._brokers = brokers
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.confirmed: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+    def more(self, count: int = 20) -> None:
+        """Wait until so many more are confirmed."""
+        before = len(self.confirmed)
+        wait_until(lambda: len(self.confirmed) >= before + count, 90, "more confirms")
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                connection = pika.BlockingConnection(self._brokers.parameters())
+                channel = connection.channel()
+                channel.queue_declare(QUEUE, durable=True)
+                channel.confirm_delivery()
+                while not self._stop.is_set():
+                    number += 1
+                    channel.basic_publish("", QUEUE, b"%d" % number, PERSISTENT)
+                    self.confirmed.append(number)
+                connection.close()
+            except (AMQPError, OSError):
+                self._stop.wait(0.1)
+
+
+def consumed(brokers: ReplicaBrokers) -> set[int]:
+    """Consume everything from the leader."""
+    brokers.leader()
+    connection = pika.BlockingConnection(brokers.parameters())
+    channel = connection.channel()
+    found = set()
+    while (got := channel.basic_get(QUEUE, auto_ack=True))[0] is not None:
+        found.add(int(got[2]))
+    connection.close()
+    return found
+
+
+def assert_equal_journals(brokers: ReplicaBrokers) -> None:
+    brokers.followed()
+    first, *others = (journal_files(node.data_dir) for node in brokers.nodes)
+    for other in others:
+        assert other == first
+
+
+@pytest.mark.rule("REPL-2", "REPL-4")
+def test_nothing_confirmed_is_lost_when_the_leader_is_killed(brokers: ReplicaBrokers) -> None:
+    brokers.leader()
+    with Producer(brokers) as producer:
+        producer.more()
+        leader = brokers.leader()
+        leader.kill()
+        producer.more()
+        leader.begin()
+        wait_until(lambda: all(node.standing() for node in brokers.nodes), 60, "all nodes")
+    assert set(producer.confirmed) <= consumed(brokers)
+    assert_equal_journals(brokers)
+
+
+@pytest.mark.rule("REPL-1", "REPL-4")
+def test_a_leader_that_was_stopped_for_a_while_answers_nothing_and_follows_again(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    with Producer(brokers) as producer:
+        producer.more()
+        leader.signal(signal.SIGSTOP)
+        successor = brokers.leader(but=leader)
+        leader.signal(signal.SIGCONT)
+        wait_until(lambda: leader.standing().get("role") == "standby", 60, "the deposed leader to follow")
+        assert leader.process.poll() is None, "it is still the same process"
+        producer.more()
+    assert successor.standing()["role"] == "leader"
+    assert set(producer.confirmed) <= consumed(brokers)
+    assert_equal_journals(brokers)
+
+
+@pytest.mark.rule("REPL-7")
+def test_a_hand_over_takes_less_time_than_the_lease(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    with Producer(brokers) as producer:
+        producer.more()
+        result = CliRunner().invoke(replica, ["handover", "--data-dir", str(leader.data_dir)])
+        assert result.exit_code == 0, result.output
+        brokers.leader(but=leader)
+        producer.more()
+    wait_until(leader.standing, 60, "the old leader to follow")
+    shown = CliRunner().invoke(replica, ["status", "--data-dir", str(leader.data_dir)])
+    assert f"node       {leader.node} (standby)" in shown.output
+    assert set(producer.confirmed) <= consumed(brokers)
+    assert_equal_journals(brokers)
+
+
+@pytest.mark.rule("REPL-7")
+def test_a_leader_that_is_terminated_resigns(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    assert leader.terminate() == 0
+    assert brokers.leader(but=leader).standing()["epoch"] == 2
+
+
+def standby_of(brokers: ReplicaBrokers) -> tuple[ReplicaBroker, ReplicaBroker]:
+    leader = brokers.leader()
+    standby = next(node for node in brokers.nodes if node is not leader)
+    wait_until(lambda: standby.standing().get("leader") == leader.node, 60, "a standby that knows the leader")
+    return standby, leader
+
+
+def test_a_standby_tells_clients_who_leads(brokers: ReplicaBrokers) -> None:
+    standby, leader = standby_of(brokers)
+    line = f"320.*this node is a standby; the leader is amqp://127.0.0.1:{leader.port}"
+    with pytest.raises(AMQPError, match=line):
+        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", standby.port))
+    result = CliRunner().invoke(replica, ["handover", "--data-dir", str(standby.data_dir)])
+    assert result.exit_code == 1
+    assert "this node is a standby; the leader is" in result.output
+
+
+@pytest.mark.rule("REPL-3")
+def test_a_deposed_leader_does_not_answer_from_memory(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", leader.port))
+    channel = connection.channel()
+    channel.queue_declare(QUEUE, durable=True)
+    leader.signal(signal.SIGSTOP)
+    answers: list[object] = []
+
+    def ask() -> None:
+        try:
+            answers.append(channel.queue_declare(QUEUE, passive=True).method)
+        except (AMQPError, OSError) as error:
+            answers.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    brokers.leader(but=leader)
+    other = pika.BlockingConnection(brokers.parameters()[::-1])
+    other.channel().queue_delete(QUEUE)
+    other.close()
+    assert not answers
+    leader.signal(signal.SIGCONT)
+    asking.join(60)
+    (answer,) = answers
+    assert isinstance(answer, AMQPError), "the queue is deleted, so it must not answer that it exists"
+
+
+@pytest.mark.rule("REPL-6")
+def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
+    brokers: ReplicaBrokers, nats: NatsNodes
+) -> None:
+    leader = brokers.leader()
+    address = pika.ConnectionParameters("127.0.0.1", leader.port, blocked_connection_timeout=60)
+    consuming, publishing = pika.BlockingConnection(address), pika.BlockingConnection(address)
+    consumer, publisher = consuming.channel(), publishing.channel()
+    consumer.queue_declare(QUEUE, durable=True)
+    got: list[bytes] = []
+    consumer.basic_consume(QUEUE, lambda *delivery: got.append(delivery[3]), auto_ack=True)
+    nats.freeze(0)
+    try:
+        wait_until(lambda: leader.standing().get("silent_seconds", 0) > 1, 60, "silence")
+        publisher.basic_publish("", QUEUE, b"transient")
+        confirmed = threading.Thread(target=publisher.confirm_delivery, daemon=True)
+        confirmed.start()
+        consuming.process_data_events(1)
+        assert got == []
+        assert confirmed.is_alive(), "even confirm.select-ok waits"
+    finally:
+        nats.thaw(0)
+    wait_until(lambda: consuming.process_data_events(0.05) or got, 60, "the delivery")
+    confirmed.join(60)
+    assert not confirmed.is_alive()
+    assert leader.standing()["role"] == "leader"
+    consuming.close()
+    publishing.close()

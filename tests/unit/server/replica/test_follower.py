@@ -1,0 +1,113 @@
+"""A standby's thread: it follows, takes over when nobody leads, puts back what only it has, and stops."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from escrowmq.journal.storage import FileStorage
+from escrowmq.replica.entries import FrameChunk, LeaderClaim
+from escrowmq.replica.leader import Leader
+from escrowmq.replica.tail import LogTail
+from escrowmq.server.replica.follower import Follower, node_of, process_name
+from escrowmq.server.replica.status import described
+from tests.broker import wait_until
+from tests.unit.journal.journals import fill
+from tests.unit.replica.logs import Copy, Log
+from tests.unit.replica.test_copy import opened
+
+
+def following(log: Log, folder: Path, *, lease: float = 0.5) -> Follower:
+    return Follower(log, FileStorage(folder), "n1", "amqp://n1", lease, chain_contents=False)
+
+
+def led_by_another(log: Log) -> Leader:
+    leader = Leader(log, LogTail(log, Copy()), "n2#1", "amqp://n2")
+    assert leader.take_over()
+    return leader
+
+
+def test_the_first_node_of_a_new_log_takes_over_at_once(tmp_path: Path) -> None:
+    log, calls = Log(), []
+    follower = following(log, tmp_path, lease=3600)
+    assert follower.run(lambda: calls.append(1))
+    assert calls == [1]
+    (claim,) = log.entries
+    assert isinstance(claim, LeaderClaim)
+    assert node_of(claim.node) == "n1"
+    assert described(follower)["role"] == "leader"
+    assert [each["node"] for each in described(follower)["take_overs"]] == ["n1"]
+
+
+def test_a_standby_takes_over_from_a_silent_leader(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = following(log, tmp_path)
+    assert follower.run()
+    assert [each["node"] for each in described(follower)["take_overs"]] == ["n2", "n1"]
+
+
+def test_a_standby_follows_while_the_leader_is_there(tmp_path: Path) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    follower = following(log, tmp_path, lease=3600)
+    done = threading.Thread(target=follower.run, daemon=True)
+    done.start()
+    wait_until(lambda: follower.standing.leader == "n2")
+    assert described(follower)["role"] == "standby"
+    leader.resign()
+    done.join(60)
+    assert described(follower)["role"] == "leader"
+
+
+def test_a_standby_stops_when_it_is_asked_to(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = following(log, tmp_path, lease=3600)
+    follower.stop()
+    assert not follower.run()
+
+
+@pytest.mark.rule("REPL-5")
+def test_a_node_that_takes_over_appends_what_the_log_has_lost(tmp_path: Path) -> None:
+    log = Log()
+    first = following(log, tmp_path)
+    assert first.run()
+    storage = first.copy._storage
+    assert isinstance(storage, FileStorage)
+    storage.close()
+    journal = opened(FileStorage(tmp_path), None)
+    fill(journal, 3)
+    journal.close()
+    again = following(log, tmp_path)
+    assert again.run()
+    assert sum(isinstance(entry, FrameChunk) for entry in log.entries) == 3
+
+
+class Unreachable(Log):
+    """A log that cannot be reached for a while."""
+
+    down = 3
+
+    def end(self) -> int:
+        """Fail a few times."""
+        self.down -= 1
+        if self.down > 0:
+            raise ConnectionError("no route to host")
+        return super().end()
+
+
+def test_a_log_that_cannot_be_reached_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    follower = following(Unreachable(), tmp_path)
+    assert follower.run()
+    texts = [record.getMessage() for record in caplog.records if "replicated log can" in record.getMessage()]
+    assert texts[0] == "the replicated log cannot be read: no route to host"
+
+
+def test_each_start_of_a_node_has_a_name_of_its_own() -> None:
+    one, other = process_name("n1"), process_name("n1")
+    assert one != other
+    assert node_of(one) == node_of(other) == "n1"
+    assert node_of("plain") == "plain"

@@ -1,0 +1,93 @@
+"""A standby's answers to clients: each protocol's own refusal, with the leader's address in it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from escrowmq.server.listener import Bound, bind
+from escrowmq.server.replica.refusing import Refusing, refusal_text
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, FrameReader, frame
+from escrowmq.wire.amqp10.codec.performatives import Close, Open, decode_performative, encode_performative
+from escrowmq.wire.amqp10.codec.sasl import SaslInit
+
+LEADER = "amqp://leader.example:5673"
+
+
+def asked(*steps: bytes, leader: str = LEADER) -> bytes:
+    """Connect to a standby, send each step when something has come back, and return all that it sends."""
+
+    async def test() -> bytes:
+        sockets = bind("127.0.0.1", 0)
+        refusing = Refusing(lambda: leader)
+        await refusing.listen([Bound("amqp", "127.0.0.1", sockets)], None, 16)
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        found = b""
+        for i, step in enumerate(steps):
+            writer.write(step)
+            if i < len(steps) - 1:
+                found += await reader.read(1 << 16)
+        found += await reader.read()
+        writer.close()
+        refusing.stop()
+        for sock in sockets:
+            sock.close()
+        return found
+
+    return asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def performatives(data: bytes) -> list[object]:
+    reader = FrameReader()
+    reader.feed(data)
+    found: list[object] = []
+    while (each := reader.next()) is not None:
+        _, _, body, at, end = each
+        found.append(decode_performative(body[at:end])[0])
+    return found
+
+
+def test_a_client_of_amqp_091_is_told_who_leads_when_it_opens() -> None:
+    start_ok = spec.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US")
+    opening = method_frame(0, spec.ConnectionTuneOk(1, 131072, 60)) + method_frame(0, spec.ConnectionOpen("/"))
+    answer = asked(b"AMQP\x00\x00\x09\x01", method_frame(0, start_ok), opening)
+    text = f"this node is a standby; the leader is {LEADER}"
+    assert answer.endswith(method_frame(0, spec.ConnectionClose(320, text, 0, 0)))
+
+
+def test_a_client_of_amqp_010_is_told_who_leads() -> None:
+    answer = asked(b"AMQP\x01\x01\x00\x0a")
+    assert answer.startswith(b"AMQP\x01\x01\x00\x0a")
+    assert LEADER.encode() in answer
+
+
+@pytest.mark.parametrize("login", [True, False])
+def test_a_client_of_amqp_10_is_redirected(login: bool) -> None:
+    steps = [PROTOCOL_HEADER]
+    if login:
+        init = frame(0, encode_performative(SaslInit("PLAIN", b"\0guest\0guest")), type=SASL)
+        steps = [SASL_HEADER, init + PROTOCOL_HEADER]
+    opened, closed = performatives(asked(*steps).partition(PROTOCOL_HEADER)[2])
+    assert isinstance(opened, Open)
+    assert isinstance(closed, Close)
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:connection:redirect"
+    assert closed.error.info == {"network-host": "leader.example", "port": 5673}
+
+
+def test_without_a_leader_a_client_of_amqp_10_is_only_disconnected() -> None:
+    _, closed = performatives(asked(PROTOCOL_HEADER, leader="").partition(PROTOCOL_HEADER)[2])
+    assert isinstance(closed, Close)
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:connection:forced"
+
+
+def test_an_unknown_protocol_gets_a_header() -> None:
+    assert asked(b"GET / HT") == b"AMQP\x00\x00\x09\x01"
+
+
+def test_the_text_says_if_no_node_leads() -> None:
+    assert refusal_text("") == "this node is a standby, and no node leads now"

@@ -1,0 +1,100 @@
+"""The thread that appends the journal's frames: it waits, shows that the leader is there, asks again, and gives up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pytest
+
+from escrowmq.replica.entries import Heartbeat, Resignation
+from escrowmq.replica.leader import Leader
+from escrowmq.replica.tail import LogTail
+from escrowmq.server.replica.shipper import Shipper
+from tests.broker import wait_until
+from tests.unit.replica.logs import Copy, Log
+from tests.unit.replica.test_fold import header
+
+
+class Failed:
+    """Notes a failure, and does not return, as a process that begins again."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.event = threading.Event()
+
+    def __call__(self, error: BaseException) -> NoReturn:
+        self.errors.append(str(error))
+        self.event.set()
+        threading.Event().wait()
+        raise AssertionError("unreachable")
+
+
+@contextmanager
+def shipping(log: Log, failed: Failed | None = None, *, heartbeat: float = 3600) -> Iterator[Shipper]:
+    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    assert leader.take_over()
+    shipper = Shipper(leader, heartbeat, failed or Failed(), synced=True)
+    yield shipper
+    shipper.stop(resign=False)
+
+
+def kinds(log: Log) -> list[str]:
+    return [type(entry).__name__ for entry in log.entries]
+
+
+def test_frames_count_when_the_wait_is_over() -> None:
+    log = Log()
+    with shipping(log) as shipper:
+        shipper.begin(header(0), 0)
+        shipper.send(0, [b"12345678"])
+        shipper.wait()
+        assert kinds(log) == ["LeaderClaim", "SegmentStart", "FrameChunk"]
+        assert shipper.appends == 2
+        assert shipper.silent_seconds < 60
+
+
+def test_an_idle_leader_shows_that_it_is_there() -> None:
+    log = Log()
+    with shipping(log, heartbeat=0.01):
+        wait_until(lambda: sum(isinstance(entry, Heartbeat) for entry in log.entries) >= 3)
+
+
+def test_a_log_that_does_not_answer_is_asked_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    with shipping(log) as shipper:
+        shipper.begin(header(0), 0)
+        shipper.wait()
+        log.lost = 7
+        shipper.send(0, [b"12345678"])
+        shipper.wait()
+    assert kinds(log)[2:] == ["FrameChunk"]
+    assert caplog.records[0].getMessage().startswith("the replicated log does not answer, so clients wait")
+    assert "answers again" in caplog.records[-1].getMessage()
+
+
+@pytest.mark.rule("REPL-1")
+def test_a_deposed_leader_fails_and_the_writer_never_hears_of_its_frame() -> None:
+    log, failed = Log(), Failed()
+    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    assert leader.take_over()
+    shipper = Shipper(leader, 3600, failed, synced=True)
+    shipper.begin(header(0), 0)
+    shipper.wait()
+    assert Leader(log, LogTail(log, Copy()), "b#1", "amqp://b").take_over()
+    shipper.send(0, [b"12345678"])
+    waiting = threading.Thread(target=shipper.wait, daemon=True)
+    waiting.start()
+    assert failed.event.wait(60)
+    assert failed.errors == ["amqp://b leads now, since epoch 2"]
+    assert waiting.is_alive()
+
+
+def test_a_leader_that_stops_resigns() -> None:
+    log = Log()
+    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    assert leader.take_over()
+    Shipper(leader, 3600, Failed(), synced=True).stop(resign=True)
+    assert isinstance(log.entries[-1], Resignation)
