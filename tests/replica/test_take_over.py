@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pika.exceptions import AMQPError
 
+from escrowmq.admin.socket.client import ask
 from escrowmq.cli.replica import replica
 from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
@@ -176,13 +178,13 @@ def test_a_deposed_leader_does_not_answer_from_memory(brokers: ReplicaBrokers) -
     leader.signal(signal.SIGSTOP)
     answers: list[object] = []
 
-    def ask() -> None:
+    def look() -> None:
         try:
             answers.append(channel.queue_declare(QUEUE, passive=True).method)
         except (AMQPError, OSError) as error:
             answers.append(error)
 
-    asking = threading.Thread(target=ask, daemon=True)
+    asking = threading.Thread(target=look, daemon=True)
     asking.start()
     brokers.leader(but=leader)
     other = pika.BlockingConnection(brokers.parameters()[::-1])
@@ -208,7 +210,7 @@ def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
     consumer.basic_consume(QUEUE, lambda *delivery: got.append(delivery[3]), auto_ack=True)
     nats.freeze(0)
     try:
-        wait_until(lambda: leader.standing().get("silent_seconds", 0) > 1, 60, "silence")
+        wait_until(lambda: leader.standing().get("silent"), 60, "silence")
         publisher.basic_publish("", QUEUE, b"transient")
         confirmed = threading.Thread(target=publisher.confirm_delivery, daemon=True)
         confirmed.start()
@@ -223,3 +225,32 @@ def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
     assert leader.standing()["role"] == "leader"
     consuming.close()
     publishing.close()
+
+
+def test_a_node_that_starts_empty_gets_a_snapshot_and_what_follows(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    with Producer(brokers) as producer:
+        producer.more()
+        ask(leader.data_dir, "journal.snapshot")
+        wait_until(lambda: all(snapshots(node) for node in brokers.nodes), 60, "the snapshot on all nodes")
+        producer.more()
+    brokers.followed()
+    empty = next(node for node in brokers.nodes if node is not leader)
+    empty.kill()
+    shutil.rmtree(empty.data_dir)
+    empty.begin()
+    wait_until(lambda: snapshots(empty) == snapshots(leader), 60, "the snapshot on the empty node")
+    brokers.followed()
+    others = [node for node in brokers.nodes if node is not empty]
+    for node in others:
+        node.kill()
+    assert brokers.leader() is empty
+    assert set(producer.confirmed) <= consumed(brokers)
+    for node in others:
+        node.begin()
+    assert_equal_journals(brokers)
+
+
+def snapshots(node: ReplicaBroker) -> dict[str, bytes]:
+    """Return the snapshots of a node."""
+    return {path.name: path.read_bytes() for path in node.data_dir.glob("*.snapshot")}

@@ -397,6 +397,11 @@ class Journal:
             if s is not self._table.current and s.end_lsn <= self.snapshot_lsn and 0 < s.live < limit_ratio * s.total
         ]
 
+    @property
+    def oldest_lsn(self) -> int:
+        """Where the oldest segment begins that has living messages; if there is none, the current one."""
+        return next((s.first_lsn for s in self._table if s.live), self._table.current.first_lsn)
+
     def pinning_segment(self, factor: int, least_bytes: int) -> SparseSegment | None:
         """Return the oldest segment with live messages, if the log from there on is longer than `least_bytes`, and than
         `factor` times what lives in it.

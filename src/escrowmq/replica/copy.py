@@ -166,7 +166,7 @@ class DiskCopy:
                 continue
             file = JournalFile(self._storage, name)
             frames = list(file.walk())
-            if lsn != end or not frames:
+            if not frames or (lsn != end and self._current is not None):
                 return
             end = frames[-1].end_lsn
             yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)

@@ -33,7 +33,8 @@ PATIENCE_MS: Final = 60_000
 class LeaderLease:
     """The leader's view."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_ms: int = LEASE_MS) -> None:
+        self._lease_ms = lease_ms
         self._since: int | None = None
 
     def acknowledged(self, begun_ms: int) -> None:
@@ -42,14 +43,15 @@ class LeaderLease:
 
     def holds(self, now_ms: int) -> bool:
         """Return whether the leader may deliver."""
-        return self._since is not None and now_ms - self._since < LEASE_MS
+        return self._since is not None and now_ms - self._since < self._lease_ms
 
 
 class Silence:
     """How long nothing of the leader has counted, as another node sees it."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, silence_ms: int = SILENCE_MS) -> None:
         """A node that has just started has heard nothing. It waits as if it had."""
+        self._silence_ms = silence_ms
         self._since = now_ms
 
     def heard(self, now_ms: int) -> None:
@@ -58,7 +60,7 @@ class Silence:
 
     def lasts(self, now_ms: int) -> bool:
         """Return whether the leader seems to be gone."""
-        return now_ms - self._since >= SILENCE_MS
+        return now_ms - self._since >= self._silence_ms
 
 
 class Sign(Enum):

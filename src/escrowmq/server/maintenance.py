@@ -64,12 +64,15 @@ class Maintenance:
         compaction_ratio: float,
         short: Callable[[], bool] = lambda: False,
         trims_prefix: bool = False,
+        installed: Callable[[int, int], None] | None = None,
     ) -> None:
         """`short` tells whether the disk is short of space. If it is, and a snapshot would free some, the snapshot does
         not wait until the journal has grown by `snapshot_bytes`.
 
         With `trims_prefix`, the journal is on a replicated log too, of which only the beginning can be deleted. The
         oldest segment is then compacted if much of the log is behind it for nothing, however many of its messages live.
+
+        `installed` is called with the LSN of each snapshot that takes effect, and with `Journal.oldest_lsn`.
         """
         self.stage = Stage.IDLE
         self._idle = asyncio.Event()
@@ -82,6 +85,7 @@ class Maintenance:
         self._ratio = compaction_ratio
         self._short = short
         self._trims_prefix = trims_prefix
+        self._installed = installed
         self._base = self._journal.snapshot_lsn
         self._capture: Capture | None = None
         self._snapshot: Snapshot | None = None
@@ -230,6 +234,8 @@ class Maintenance:
         if self._journal.snapshot_lsn == snapshot.lsn:
             self._left.clear()
             _log.info("snapshot %s is in effect, with %d records", snapshot.name, snapshot.record_count)
+            if self._installed is not None:
+                self._installed(snapshot.lsn, self._journal.oldest_lsn)
             self._answer("")
         else:
             self._answer(f"snapshot {snapshot.name} could not take effect: {error}")

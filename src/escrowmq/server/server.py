@@ -113,6 +113,8 @@ class Server:
             snapshot_bytes=config.journal.snapshot_bytes,
             compaction_ratio=config.journal.compaction_ratio,
             short=lambda: alarms.disk,
+            trims_prefix=leadership is not None,
+            installed=self._ship,
         )
         self._process = ServerProcess(
             self._runtime,
@@ -142,6 +144,7 @@ class Server:
         if self._leadership is not None:
             self._leadership.child = lambda: None if self._http is None else self._http.pid
             self._leadership.stop = self._hand_over
+            self._ship(self._journal.snapshot_lsn, self._journal.oldest_lsn)
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
         self._scram.warn()
@@ -232,6 +235,11 @@ class Server:
             self._tokens.reload()
         if self._http is not None:
             self._http.reload(reloading.config)
+
+    def _ship(self, lsn: int, oldest_lsn: int) -> None:
+        """Let nodes that begin to follow have a snapshot that has taken effect."""
+        if self._leadership is not None:
+            self._leadership.snapshots.ship(lsn, oldest_lsn)
 
     def _hand_over(self) -> None:
         """Stop, and leave the clients little time, since another node cannot serve them before."""

@@ -6,17 +6,23 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Final, NamedTuple
 
+from escrowmq.journal.format import segment_name
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.copy import DiskCopy
+from escrowmq.replica.entries import ID_SIZE
+from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.log import ReplicatedLog
-from escrowmq.replica.patience import LeasePatience
-from escrowmq.replica.tail import LogTail
+from escrowmq.replica.standing import Holding, Sign, Silence, Standing, Step, next_step
+from escrowmq.replica.tail import LogTail, SegmentPlace
+from escrowmq.server.replica.places import read_places, write_places
+from escrowmq.text import counted
 
 POLL_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 0.5
@@ -36,7 +42,7 @@ class TakeOver(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class NodeView:
     """What a node knows about itself and the leader. Read by other threads."""
 
     node: str
@@ -44,21 +50,9 @@ class Standing:
     epoch: int = 0
     leader: str = ""
     leader_url: str = ""
-    lsn: int = 0
-    position: int = 0
     fault: str = ""
     """Why the log cannot be read; empty if it can."""
     take_overs: deque[TakeOver] = field(default_factory=lambda: deque(maxlen=_TAKE_OVERS))
-
-
-def process_name(node: str) -> str:
-    """Return a name for one start of a node."""
-    return f"{node}#{secrets.token_hex(4)}"
-
-
-def node_of(name: str) -> str:
-    """Return the node's name in that of a process."""
-    return name.rpartition("#")[0] or name
 
 
 class LoggedEvents:
@@ -79,26 +73,41 @@ class LoggedEvents:
 
 
 class Follower:
-    """Follows the log on the thread that calls `run`."""
+    """Follows the log on the thread that calls `run`. `name` is that of the log, without a password."""
 
     def __init__(
         self,
         log: ReplicatedLog,
+        name: str,
         storage: Storage,
         node: str,
         url: str,
-        lease_seconds: float,
+        silence_seconds: float,
         *,
         chain_contents: bool,
     ) -> None:
         self._log = log
-        self._lease = lease_seconds
-        self.standing = Standing(node)
-        self.copy = DiskCopy(storage, LoggedEvents(), chain_contents=chain_contents)
-        self.tail = LogTail(log, self.copy, log.begin())
-        self.leader = Leader(log, self.tail, process_name(node), url)
+        self._name = name
+        self._storage = storage
+        self._url = url
+        self._chain_contents = chain_contents
+        self.view = NodeView(node)
+        self._silence = Silence(_now_ms(), round(silence_seconds * 1000))
+        self._standing = Standing(node, self._silence)
         self._stop = Event()
-        self._synced = (0, 0.0)
+        self._synced_at = 0.0
+        self._watched = False
+        """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
+        self._written: SegmentPlace | None = None
+        self._open(read_places(storage, name))
+
+    def _open(self, places: Sequence[SegmentPlace]) -> None:
+        """Begin to read, at one of `places` that this node's files reach, or at the beginning."""
+        names = self._storage.names()
+        places = [place for place in places if segment_name(place.lsn) in names]
+        self.copy = DiskCopy(self._storage, LoggedEvents(), chain_contents=self._chain_contents)
+        self.tail = LogTail.opened(self._log, self.copy, places)
+        self.leader = Leader(self._log, self.tail, self.view.node, self._url, partial(secrets.token_bytes, ID_SIZE))
 
     def stop(self) -> None:
         """Let `run` return soon. May be called on any thread."""
@@ -109,70 +118,107 @@ class Follower:
 
         `followed` is called when the end of the log is reached for the first time. Raises ReplicaError.
         """
-        patience = LeasePatience(self._lease, time.monotonic())
+        whole = lost = False
         while not self._stop.is_set():
             try:
-                self.tail.read_to_end()
-                self._sync(time.monotonic())
-                self.note()
-                followed()
-                followed = lambda: None  # noqa: E731
-                fold = self.tail.fold
-                led, resigned = fold.leader is not None, fold.resigned
-                over = patience.is_over(time.monotonic(), self.tail.counted, led=led, resigned=resigned)
-                if self.leader.leads or (over and self._claim()):
+                if lost:
+                    self._open(())
+                    lost = False
+                self._follow()
+                if not whole:
+                    whole = True
+                    followed()
+                if self.leader.leads or self._takes_over():
                     self._prepare()
                     return True
-                if over:
-                    patience.begin_again(time.monotonic())
-            except OSError as error:
-                if not self.standing.fault:
-                    _log.warning("the replicated log cannot be read: %s", error)
-                self.standing.fault = str(error)
-                patience.begin_again(time.monotonic())
+            except (OSError, AppendUnknown) as error:
+                self._fault(str(error))
+                self._silence.heard(_now_ms())  # the leader may be there, but cannot be heard
                 self._stop.wait(RETRY_SECONDS)
                 continue
-            if self.standing.fault:
-                _log.warning("the replicated log can be read again")
-                self.standing.fault = ""
+            except (EntriesLost, EntriesTrimmed) as error:
+                _log.warning("%s; this node reads the log again", error)
+                self._standing.found_loss |= isinstance(error, EntriesLost)
+                lost = True
+                self._stop.wait(POLL_SECONDS)
+                continue
+            self._fault("")
             self._stop.wait(POLL_SECONDS)
         self.copy.sync()
         return False
 
+    def _fault(self, text: str) -> None:
+        """Note why the log cannot be read; nothing if it can."""
+        if text and not self.view.fault:
+            _log.warning("the replicated log cannot be read: %s", text)
+        if self.view.fault and not text:
+            _log.warning("the replicated log can be read again")
+        self.view.fault = text
+
+    def _follow(self) -> None:
+        before = self.tail.counted
+        self.tail.read_to_end()
+        if self.tail.counted != before:
+            self._silence.heard(_now_ms())
+            if time.monotonic() - self._synced_at >= SYNC_SECONDS:
+                self._sync()
+        self.note()
+
+    def _sync(self) -> None:
+        self.copy.sync()
+        self._synced_at = time.monotonic()
+        self.write_places()
+
+    def write_places(self) -> None:
+        """Note where the segments begin, if that has changed. Raises OSError."""
+        places = list(self.tail.segments)
+        if places and places[-1] != self._written:
+            write_places(self._storage, self._name, places)
+            self._written = places[-1]
+
     def note(self) -> None:
-        """Note where this node is."""
-        fold, standing = self.tail.fold, self.standing
-        standing.lsn, standing.position = self.copy.end_lsn, self.tail.position
-        if fold.leader is not None and fold.epoch != standing.epoch:
-            standing.epoch, standing.leader_url = fold.epoch, fold.leader.url
-            standing.leader = node_of(fold.leader.node)
-            standing.take_overs.append(TakeOver(fold.epoch, standing.leader, fold.leader.url, time.time()))
-            _log.info("node %s leads since epoch %d: %s", standing.leader, fold.epoch, fold.leader.url)
+        """Note who leads."""
+        fold, view = self.tail.fold, self.view
+        self._watched |= fold.leader is not None and not fold.resigned
+        if fold.leader is not None and fold.epoch != view.epoch:
+            view.epoch, view.leader, view.leader_url = fold.epoch, fold.leader.node, fold.leader.url
+            view.take_overs.append(TakeOver(fold.epoch, view.leader, view.leader_url, time.time()))
+            _log.info("node %s leads since epoch %d: %s", view.leader, fold.epoch, view.leader_url)
 
-    def _sync(self, now: float) -> None:
-        end, at = self._synced
-        if self.copy.end_lsn != end and now - at >= SYNC_SECONDS:
-            self.copy.sync()
-            self._synced = self.copy.end_lsn, now
-
-    def _claim(self) -> bool:
-        _log.info("no node leads: this one claims epoch %d", self.tail.fold.epoch + 1)
+    def _takes_over(self) -> bool:
+        """Do what the signs of the leader demand, and return whether this node leads now."""
+        fold, now_ms = self.tail.fold, _now_ms()
+        copied = self.copy.copied_lsn()
+        longer = copied > fold.next_lsn
+        standing = self._standing
+        sign = standing.sign(now_ms, resigned=fold.resigned, hole=fold.hole, notices=fold.notices, longer=longer)
+        if sign is Sign.HEARD and fold.leader is None:
+            sign = Sign.SILENT
+        if sign is Sign.RESIGNED and not self._watched and not self._silence.lasts(now_ms):
+            sign = Sign.HEARD
+        holding = Holding.LONGER if longer else Holding.EQUAL
+        step = next_step(sign, holding, standing.notices(now_ms, fold.notices, copied))
+        if step is Step.NOTICE:
+            _log.warning("this node has frames up to LSN %#x, and the replicated log up to %#x", copied, fold.next_lsn)
+            self.leader.give_notice(copied)
+        if step is not Step.CLAIM:
+            return False
+        _log.info("no node leads: this one claims epoch %d", fold.epoch + 1)
         leads = self.leader.take_over()
         self.note()
+        if not leads:
+            self._silence.heard(_now_ms())
         return leads
 
     def _prepare(self) -> None:
-        """Let the journal's writer begin where the log ends."""
-        self._put_back()
+        """Append what only this node has, and let the journal's writer begin where the log ends."""
+        restored = self.leader.restore(list(self.copy.pieces_ahead()))
+        if restored:
+            _log.warning("appended %s that the replicated log did not have", counted(restored, "frame"))
         self.copy.hand_over()
-        self.standing.role = "leader"
+        self.view.role = "leader"
         self.note()
 
-    def _put_back(self) -> None:
-        """Append what only this node has: a frame that was not answered, or frames that the log has lost."""
-        for part in list(self.copy.ahead()):
-            _log.warning("appending %d frames that the replicated log does not have", len(part.frames))
-            if part.header:
-                self.leader.begin_segment(part.header, part.messages)
-            for frame in part.frames:
-                self.leader.append_frame(frame.lsn, [bytes(frame.head), bytes(frame.body)])
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

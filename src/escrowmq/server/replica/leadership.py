@@ -8,19 +8,22 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
 
 from escrowmq.config import Config, ReplicationSection
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.engines import EngineLog, open_log
-from escrowmq.replica.errors import EntriesLost
 from escrowmq.server.fatal import restart
 from escrowmq.server.listener import Bound
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.shipper import Shipper
+from escrowmq.server.replica.snapshots import SnapshotShipping
 from escrowmq.server.replica.standby import Standby
 from escrowmq.server.replica.status import described
+from escrowmq.urls import redacted
 
+T = TypeVar("T")
 _RETRY_SECONDS: Final = 1.0
 
 _log = logging.getLogger("escrowmq.replication")
@@ -29,10 +32,9 @@ _log = logging.getLogger("escrowmq.replication")
 class Leadership:
     """This node leads. `shipper` appends its frames until it is deposed, when the process begins again as a standby."""
 
-    def __init__(self, follower: Follower, log: EngineLog, section: ReplicationSection) -> None:
+    def __init__(self, follower: Follower, log: EngineLog, storage: Storage, section: ReplicationSection) -> None:
         self._follower = follower
         self._log = log
-        self._silence_seconds = section.silence_seconds
         self.child: Callable[[], int | None] = lambda: None
         """Returns the id of a process that has to end together with this one."""
         self.stop: Callable[[], None] = lambda: None
@@ -40,15 +42,22 @@ class Leadership:
         self.handed_over = False
         """Whether an operator wants another node to lead."""
         self.shipper = Shipper(
-            follower.leader, section.heartbeat_seconds, self._deposed, synced=section.acknowledge == "both"
+            follower.leader,
+            section.heartbeat_seconds,
+            section.silence_seconds,
+            self._deposed,
+            synced=section.acknowledge == "both",
         )
+        self.snapshots = SnapshotShipping(follower, self.shipper, storage)
 
     def is_silent(self) -> bool:
         """Return whether this node does not know for so long that it leads that it must not deliver messages."""
-        return self.shipper.silent_seconds > self._silence_seconds
+        return self.shipper.is_silent
 
     def resign(self) -> None:
         """Let another node lead. Everything is written, and no client is connected. Blocks for a short time."""
+        self.snapshots.stop()
+        self._follower.write_places()
         self.shipper.stop(resign=True)
         self._log.close()
 
@@ -66,7 +75,7 @@ class Leadership:
         shipper = self.shipper
         return {
             **described(self._follower),
-            "silent_seconds": round(shipper.silent_seconds, 3),
+            "silent": shipper.is_silent,
             "appends": shipper.appends,
             "append_seconds": round(shipper.waited_seconds, 6),
         }
@@ -87,43 +96,44 @@ def stand_by(
     Raises ReplicaError if the data directory, the log or its settings are refused, and OSError.
     """
     section = config.replication
-    log = _opened(section.url.get_secret_value())
-    follower = Follower(
-        log,
-        storage,
-        section.node or _host(),
-        section.advertised_url or next(iter(bound)).url,
-        section.lease_seconds,
-        chain_contents=config.journal.chain == "contents",
+    url = section.url.get_secret_value()
+    log = _reached(partial(open_log, url))
+    follower = _reached(
+        partial(
+            Follower,
+            log,
+            redacted(url),
+            storage,
+            section.node or socket.gethostname(),
+            section.advertised_url or next(iter(bound)).url,
+            section.lease_seconds,
+            chain_contents=config.journal.chain == "contents",
+        )
     )
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             leads = runner.run(_stand_by(config, follower, bound, context))
-    except EntriesLost as error:
+    except BaseException:
         log.close()
-        restart(f"this node begins again: {error}", None)
+        raise
     if not leads:
         log.close()
         return None
-    return Leadership(follower, log, section)
+    return Leadership(follower, log, storage, section)
 
 
 async def _stand_by(config: Config, follower: Follower, bound: Sequence[Bound], context: ssl.SSLContext | None) -> bool:
     return await Standby(config, follower, bound).serve(context)
 
 
-def _opened(url: str) -> EngineLog:
-    """Open the log, and wait until its engine can be reached."""
+def _reached(first: Callable[[], T]) -> T:
+    """Return what needs the log, and wait until its engine can be reached."""
     told = False
     while True:
         try:
-            return open_log(url)
+            return first()
         except OSError as error:
             if not told:
                 _log.warning("the replicated log cannot be reached, and is tried again: %s", error)
                 told = True
             time.sleep(_RETRY_SECONDS)
-
-
-def _host() -> str:
-    return socket.gethostname()

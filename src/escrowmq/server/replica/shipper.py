@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.leader import Leader
+from escrowmq.replica.standing import Lease
 
 _PAUSE_SECONDS: Final = 0.1
 
@@ -28,23 +29,30 @@ class Shipper:
     Args:
         leader: Its claim counts. Only the thread uses it from now on.
         heartbeat_seconds: The time without an append after which the leader shows that it is there.
+        silence_seconds: The time after the last append that counted from which on nothing may be delivered.
         synced: Whether frames are also synced on this machine before they are answered.
         failed: Ends the process without another answer.
     """
 
     def __init__(
-        self, leader: Leader, heartbeat_seconds: float, failed: Callable[[BaseException], NoReturn], *, synced: bool
+        self,
+        leader: Leader,
+        heartbeat_seconds: float,
+        silence_seconds: float,
+        failed: Callable[[BaseException], NoReturn],
+        *,
+        synced: bool,
     ) -> None:
         self.synced = synced
-        self.led_at = time.monotonic()
-        """A monotonic time at which this node certainly led."""
+        self.lease = Lease(round(silence_seconds * 1000))
+        self.lease.acknowledged(round(time.monotonic() * 1000))
         self.appends = 0
         self.waited_seconds = 0.0
         """The time that appends took, all together."""
         self._leader = leader
         self._heartbeat_seconds = heartbeat_seconds
         self._failed = failed
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Callable[[], object], Callable[[], None]] | None] = SimpleQueue()
         self._done: SimpleQueue[None] = SimpleQueue()
         self._outstanding = 0
         self._stopping = Event()
@@ -69,14 +77,23 @@ class Shipper:
 
     def _put(self, work: Callable[[], None]) -> None:
         self._outstanding += 1
-        self._work.put(work)
+        self._work.put((work, self._finish))
+
+    def _finish(self) -> None:
+        self._done.put(None)
 
     # -- on any thread
 
     @property
-    def silent_seconds(self) -> float:
-        """The time since which this node cannot know whether it still leads."""
-        return time.monotonic() - self.led_at
+    def is_silent(self) -> bool:
+        """Whether this node does not know for so long that it leads that it must not deliver."""
+        return not self.lease.holds(round(time.monotonic() * 1000))
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Do something on the thread, between frames, and wait until it is done. `stop` must not have been called."""
+        done = Event()
+        self._work.put((work, done.set))
+        done.wait()
 
     def stop(self, *, resign: bool) -> None:
         """End the leadership, so that another node takes over at once, or only the thread. No frame may be on its way.
@@ -85,7 +102,7 @@ class Shipper:
         """
         self._stopping.set()
         if resign:
-            self._work.put(self._leader.resign)
+            self._work.put((self._leader.resign, lambda: None))
         self._work.put(None)
         self._thread.join()
 
@@ -100,10 +117,11 @@ class Shipper:
                 continue
             if work is None:
                 return
-            self._do(work)
-            self._done.put(None)
+            task, finish = work
+            self._do(task)
+            finish()
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], object]) -> None:
         """Do something until it is done."""
         first = began = time.monotonic()
         told = False
@@ -122,7 +140,7 @@ class Shipper:
                 self._failed(error)
             else:
                 break
-        self.led_at = began
+        self.lease.acknowledged(round(began * 1000))
         self.appends += 1
         self.waited_seconds += time.monotonic() - first
         if told:

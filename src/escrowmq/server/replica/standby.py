@@ -41,7 +41,7 @@ class StandbyOperations(Mapping[str, Operation]):
         return len(self._known)
 
     async def _refuse(self, **arguments: Any) -> None:
-        raise OperationRefused(refusal_text(self._follower.standing.leader_url))
+        raise OperationRefused(refusal_text(self._follower.view.leader_url))
 
 
 class Standby:
@@ -55,7 +55,7 @@ class Standby:
         self._http = HttpProcess(config, http.sockets) if http is not None else None
         known = {"ping": self._ping, "replica.status": self._status}
         self._admin = AdminServer(StandbyOperations(follower, known))
-        self._refusing = Refusing(lambda: follower.standing.leader_url)
+        self._refusing = Refusing(lambda: follower.view.leader_url)
 
     async def serve(self, context: ssl.SSLContext | None) -> bool:
         """Follow until this node leads, and return True; False after a signal to stop. Raises ReplicaError, OSError."""

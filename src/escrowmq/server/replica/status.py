@@ -9,15 +9,15 @@ from escrowmq.server.replica.follower import Follower
 
 def described(follower: Follower) -> dict[str, Any]:
     """Return the standing of a node for JSON."""
-    standing = follower.standing
+    view = follower.view
     return {
-        "node": standing.node,
-        "role": standing.role,
-        "epoch": standing.epoch,
-        "leader": standing.leader,
-        "leader_url": standing.leader_url,
+        "node": view.node,
+        "role": view.role,
+        "epoch": view.epoch,
+        "leader": view.leader,
+        "leader_url": view.leader_url,
         "lsn": follower.copy.end_lsn,
         "position": follower.tail.position,
-        "fault": standing.fault,
-        "take_overs": [each._asdict() for each in standing.take_overs],
+        "fault": view.fault,
+        "take_overs": [each._asdict() for each in view.take_overs],
     }

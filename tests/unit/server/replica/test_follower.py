@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from escrowmq.journal.format import TYPE_SEGMENT, FileHeader, segment_name
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.entries import FrameChunk, LeaderClaim
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
-from escrowmq.server.replica.follower import Follower, node_of, process_name
+from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
 from tests.unit.journal.journals import fill
@@ -20,11 +22,11 @@ from tests.unit.replica.test_copy import opened
 
 
 def following(log: Log, folder: Path, *, lease: float = 0.5) -> Follower:
-    return Follower(log, FileStorage(folder), "n1", "amqp://n1", lease, chain_contents=False)
+    return Follower(log, "the log", FileStorage(folder), "n1", "amqp://n1", lease, chain_contents=False)
 
 
 def led_by_another(log: Log) -> Leader:
-    leader = Leader(log, LogTail(log, Copy()), "n2#1", "amqp://n2")
+    leader = Leader(log, LogTail(log, Copy()), "n2", "amqp://n2", lambda: os.urandom(16))
     assert leader.take_over()
     return leader
 
@@ -36,7 +38,7 @@ def test_the_first_node_of_a_new_log_takes_over_at_once(tmp_path: Path) -> None:
     assert calls == [1]
     (claim,) = log.entries
     assert isinstance(claim, LeaderClaim)
-    assert node_of(claim.node) == "n1"
+    assert claim.node == "n1"
     assert described(follower)["role"] == "leader"
     assert [each["node"] for each in described(follower)["take_overs"]] == ["n1"]
 
@@ -55,7 +57,7 @@ def test_a_standby_follows_while_the_leader_is_there(tmp_path: Path) -> None:
     follower = following(log, tmp_path, lease=3600)
     done = threading.Thread(target=follower.run, daemon=True)
     done.start()
-    wait_until(lambda: follower.standing.leader == "n2")
+    wait_until(lambda: follower.view.leader == "n2")
     assert described(follower)["role"] == "standby"
     leader.resign()
     done.join(60)
@@ -89,7 +91,7 @@ def test_a_node_that_takes_over_appends_what_the_log_has_lost(tmp_path: Path) ->
 class Unreachable(Log):
     """A log that cannot be reached for a while."""
 
-    down = 3
+    down = 0
 
     def end(self) -> int:
         """Fail a few times."""
@@ -100,14 +102,29 @@ class Unreachable(Log):
 
 
 def test_a_log_that_cannot_be_reached_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    follower = following(Unreachable(), tmp_path)
+    log = Unreachable()
+    follower = following(log, tmp_path)
+    log.down = 3
     assert follower.run()
     texts = [record.getMessage() for record in caplog.records if "replicated log can" in record.getMessage()]
     assert texts[0] == "the replicated log cannot be read: no route to host"
 
 
-def test_each_start_of_a_node_has_a_name_of_its_own() -> None:
-    one, other = process_name("n1"), process_name("n1")
-    assert one != other
-    assert node_of(one) == node_of(other) == "n1"
-    assert node_of("plain") == "plain"
+def test_a_start_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
+    log = Log()
+    first = following(log, tmp_path)
+    assert first.run()
+    storage = first._storage
+    assert isinstance(storage, FileStorage)
+    leader = first.leader
+    for i in range(3):
+        header = FileHeader(TYPE_SEGMENT, bytes(16), first.tail.fold.next_lsn, i).pack()
+        leader.begin_segment(header)
+        (tmp_path / segment_name(first.tail.fold.next_lsn)).write_bytes(header)
+        leader.append_frame(first.tail.fold.next_lsn, [bytes(48)])
+    first.write_places()
+    storage.close()
+    again = following(log, tmp_path)
+    assert again.tail.position == first.tail.segments[-1].position > 0
+    other = Follower(log, "another log", again._storage, "n1", "amqp://n1", 1, chain_contents=False)
+    assert other.tail.position == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,8 @@ from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from escrowmq.server.replica.shipper import Shipper
 from tests.broker import wait_until
+from tests.unit.replica.entries import header
 from tests.unit.replica.logs import Copy, Log
-from tests.unit.replica.test_fold import header
 
 
 class Failed:
@@ -34,9 +35,9 @@ class Failed:
 
 @contextmanager
 def shipping(log: Log, failed: Failed | None = None, *, heartbeat: float = 3600) -> Iterator[Shipper]:
-    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    leader = Leader(log, LogTail(log, Copy()), "a", "amqp://a", lambda: os.urandom(16))
     assert leader.take_over()
-    shipper = Shipper(leader, heartbeat, failed or Failed(), synced=True)
+    shipper = Shipper(leader, heartbeat, 60, failed or Failed(), synced=True)
     yield shipper
     shipper.stop(resign=False)
 
@@ -53,7 +54,7 @@ def test_frames_count_when_the_wait_is_over() -> None:
         shipper.wait()
         assert kinds(log) == ["LeaderClaim", "SegmentStart", "FrameChunk"]
         assert shipper.appends == 2
-        assert shipper.silent_seconds < 60
+        assert not shipper.is_silent
 
 
 def test_an_idle_leader_shows_that_it_is_there() -> None:
@@ -78,12 +79,12 @@ def test_a_log_that_does_not_answer_is_asked_until_it_does(caplog: pytest.LogCap
 @pytest.mark.rule("REPL-1")
 def test_a_deposed_leader_fails_and_the_writer_never_hears_of_its_frame() -> None:
     log, failed = Log(), Failed()
-    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    leader = Leader(log, LogTail(log, Copy()), "a", "amqp://a", lambda: os.urandom(16))
     assert leader.take_over()
-    shipper = Shipper(leader, 3600, failed, synced=True)
+    shipper = Shipper(leader, 3600, 60, failed, synced=True)
     shipper.begin(header(0), 0)
     shipper.wait()
-    assert Leader(log, LogTail(log, Copy()), "b#1", "amqp://b").take_over()
+    assert Leader(log, LogTail(log, Copy()), "b", "amqp://b", lambda: os.urandom(16)).take_over()
     shipper.send(0, [b"12345678"])
     waiting = threading.Thread(target=shipper.wait, daemon=True)
     waiting.start()
@@ -94,7 +95,28 @@ def test_a_deposed_leader_fails_and_the_writer_never_hears_of_its_frame() -> Non
 
 def test_a_leader_that_stops_resigns() -> None:
     log = Log()
-    leader = Leader(log, LogTail(log, Copy()), "a#1", "amqp://a")
+    leader = Leader(log, LogTail(log, Copy()), "a", "amqp://a", lambda: os.urandom(16))
     assert leader.take_over()
-    Shipper(leader, 3600, Failed(), synced=True).stop(resign=True)
+    Shipper(leader, 3600, 60, Failed(), synced=True).stop(resign=True)
     assert isinstance(log.entries[-1], Resignation)
+
+
+@pytest.mark.rule("REPL-6")
+def test_a_leader_without_an_answer_is_silent_after_a_while() -> None:
+    log = Log()
+    leader = Leader(log, LogTail(log, Copy()), "a", "amqp://a", lambda: os.urandom(16))
+    assert leader.take_over()
+    shipper = Shipper(leader, 3600, 0.02, Failed(), synced=True)
+    wait_until(lambda: shipper.is_silent)
+    shipper.call(leader.prove)
+    shipper.stop(resign=False)
+
+
+def test_other_work_is_done_between_frames() -> None:
+    log = Log()
+    with shipping(log) as shipper:
+        shipper.begin(header(0), 0)
+        seen: list[str] = []
+        shipper.call(lambda: seen.append("done"))
+        assert seen == ["done"]
+        shipper.wait()

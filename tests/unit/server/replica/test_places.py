@@ -1,0 +1,38 @@
+"""The file with the places of segments: what is written is read, and anything else is no hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.replica.tail import SegmentPlace
+from escrowmq.server.replica.places import NAME, read_places, write_places
+from tests.unit.journal.journals import memory
+
+PLACES = [SegmentPlace(0, 1, 1, b"12345678"), SegmentPlace(4096, 70, 3, b"abcdefgh")]
+
+
+def test_places_are_read_back() -> None:
+    disk = memory()
+    write_places(disk, "the log", PLACES)
+    write_places(disk, "the log", PLACES[1:])
+    assert read_places(disk, "the log") == PLACES[1:]
+    assert disk.names() == [NAME]
+
+
+def test_places_of_another_log_are_no_hint() -> None:
+    disk = memory()
+    write_places(disk, "the log", PLACES)
+    assert read_places(disk, "another") == []
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"log": "the log"}', b'{"log": "the log", "segments": [1]}'])
+def test_a_damaged_file_is_no_hint(data: bytes) -> None:
+    disk: MemoryStorage = memory()
+    disk.create(NAME)
+    disk.write(NAME, 0, data)
+    assert read_places(disk, "the log") == []
+
+
+def test_without_a_file_there_is_no_hint() -> None:
+    assert read_places(memory(), "the log") == []
