@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
         *("admin", "core", "journal", "replica", "wire", "client"),
-        *("config", "definitions", "logs", "units", "text", "__version__"),
+        *("config", "definitions", "logs", "units", "text", "urls", "__version__"),
     ),
     "definitions": (),
     # Stored contents as Arrow columns, for the connector.
