@@ -70,6 +70,25 @@ def test_a_missing_server_is_an_error() -> None:
         assert 0.3 <= time.monotonic() - start < 10
 
 
+def test_of_several_brokers_the_one_that_answers_is_taken(broker: BrokerProcess) -> None:
+    nowhere = "amqp://guest:guest@127.0.0.1:1/"
+    for urls in ([nowhere, broker.url], f"{nowhere} {broker.url}"):
+        with mq.connect(urls) as connection:
+            assert connection.is_open
+
+
+def test_several_brokers_are_tried_until_the_time_is_over() -> None:
+    nowhere = "amqp://guest:guest@127.0.0.1:1/"
+    with pytest.raises(mq.ConnectionClosed):
+        mq.connect([nowhere, nowhere], connection_timeout=0.5)
+
+
+def test_a_wrong_password_is_wrong_for_all_brokers(broker: BrokerProcess) -> None:
+    wrong = broker.url.replace("guest:guest", "guest:wrong")
+    with pytest.raises(mq.AuthenticationError):
+        mq.connect([wrong, broker.url])
+
+
 def test_something_else_answers() -> None:
     def serve() -> None:
         accepted, _ = server.accept()

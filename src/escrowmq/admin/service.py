@@ -105,4 +105,5 @@ class AdminService:
             "queues": queues,
             "transactions": transactions,
             "half_messages": await self._half.summary(),
+            "replication": self._process.replication(),
         }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from escrowmq.client import errors
 from escrowmq.client.channel import Channel
@@ -21,11 +22,15 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 
+ROUND_SECONDS: Final = 0.2
+"""The pause after all of several brokers have refused."""
 
-def connect(url: str | None = None, **keywords: Any) -> Connection:
+
+def connect(url: str | Sequence[str] | None = None, **keywords: Any) -> Connection:
     """Connect to a broker and log in.
 
-    `url` is as in `parse_url`. The keyword arguments are the fields of `Parameters` and override the URL.
+    `url` is as in `parse_url`. The keyword arguments are the fields of `Parameters` and override the URL. Several URLs,
+    in a list or in one text with spaces between them, are those of brokers with one journal: see `connect_any`.
 
     Raises:
         AuthenticationError: The broker refused the login.
@@ -33,7 +38,30 @@ def connect(url: str | None = None, **keywords: Any) -> Connection:
         Timeout: TCP, TLS and login together took longer than `connection_timeout`.
         ProgrammingError: The URL or an argument is invalid.
     """
-    return Connection(parameters(url, **keywords))
+    urls: Sequence[str | None] = (url.split() if isinstance(url, str) else url) or [None]
+    return connect_any([parameters(each, **keywords) for each in urls])
+
+
+def connect_any(wanted: Sequence[Parameters]) -> Connection:
+    """Connect to the first broker that accepts. If there are several, they are tried in turn until
+    `connection_timeout` is over, since all of them refuse until one has taken over. Each attempt has its share of that
+    time.
+
+    Raises as `connect` does, with the error of the last attempt.
+    """
+    if len(wanted) == 1:
+        return Connection(wanted[0])
+    deadline = time.monotonic() + max(each.connection_timeout for each in wanted)
+    while True:
+        for each in wanted:
+            try:
+                return Connection(replace(each, connection_timeout=each.connection_timeout / len(wanted)))
+            except errors.AuthenticationError:
+                raise
+            except errors.OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+        time.sleep(ROUND_SECONDS)
 
 
 class Connection(Link):

@@ -84,28 +84,33 @@ class Endpoint:
         except OSError as error:
             raise OptionError(f"cannot read the broker's URL from {self}: {error.strerror}") from None
 
-    def parameters(self, name: str) -> Parameters:
-        """Connection parameters from the URL, with `name` as the connection's default name.
+    def parameters(self, name: str) -> list[Parameters]:
+        """Connection parameters from each URL, with `name` as the connection's default name.
+
+        Several URLs, with spaces between them, are those of brokers with one journal.
 
         Raises:
             OptionError: the URL is missing or invalid.
         """
-        url = self.resolve()
-        wanted: dict[str, object] = {"heartbeat_thread": True}
-        if "connection_timeout=" not in url:
-            wanted["connection_timeout"] = CONNECTION_TIMEOUT
         try:
-            return parameters(url, **wanted, **({} if "name=" in url else {"name": name}))
+            return [_parameters(url, name) for url in self.resolve().split()]
         except Error as error:
             raise OptionError(f"{self}: {error}") from None
 
     def address(self) -> str:
-        """Return the broker's host and port, for messages.
+        """Return the broker's host and port, for messages; those of all brokers, if there are several.
 
         Raises:
             OptionError: the URL is missing or invalid.
         """
         try:
-            return parse_url(self.resolve()).address
+            return ", ".join(parse_url(url).address for url in self.resolve().split())
         except Error as error:
             raise OptionError(f"{self}: {error}") from None
+
+
+def _parameters(url: str, name: str) -> Parameters:
+    wanted: dict[str, object] = {"heartbeat_thread": True}
+    if "connection_timeout=" not in url:
+        wanted["connection_timeout"] = CONNECTION_TIMEOUT
+    return parameters(url, **wanted, **({} if "name=" in url else {"name": name}))

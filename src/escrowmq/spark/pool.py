@@ -15,13 +15,13 @@ from escrowmq.client import (
     AuthenticationError,
     ChannelClosed,
     Closed,
-    Connection,
     Error,
     NotFound,
     OperationalError,
     RolledBack,
     Timeout,
 )
+from escrowmq.client.connection import connect_any
 from escrowmq.client.escrow import Escrow
 from escrowmq.spark.endpoint import Endpoint
 from escrowmq.spark.errors import BrokerUnavailableError, EscrowSparkError, OptionError
@@ -56,7 +56,7 @@ def escrow(endpoint: Endpoint, role: str) -> Escrow:
     for stale in [known for known in _open if known[0] != key[0]]:
         del _open[stale]  # belongs to the process from which this one was forked
     with explained(endpoint):
-        found = Escrow(Connection(endpoint.parameters(f"spark {role} {key[0]}")))
+        found = Escrow(connect_any(endpoint.parameters(f"spark {role} {key[0]}")))
     _open[key] = found
     return found
 

@@ -22,6 +22,7 @@ def test_the_status_adds_totals_to_the_figures_of_the_process() -> None:
         "queues": {"count": 1, "ready": 1, "unsettled": 0, "consumers": 0, "delayed": 0},
         "transactions": {"branches": 0, "in_doubt": 0, "in_doubt_seconds": 0, "heuristic": 0},
         "half_messages": {"pending": 0, "pending_seconds": 0, "parked": 0, "parked_seconds": 0},
+        "replication": None,
     }
 
 

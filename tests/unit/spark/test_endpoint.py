@@ -16,14 +16,24 @@ URL = "amqp://me:secret@broker:5673/v"
 def test_the_url_comes_from_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ESCROWMQ_URL", f" {URL}\n")
     monkeypatch.setenv("OTHER", URL + "?connection_timeout=9&name=mine")
-    found = Endpoint.of(None, None).parameters("spark")
+    (found,) = Endpoint.of(None, None).parameters("spark")
     assert (found.host, found.password, found.name) == ("broker", "secret", "spark")
     assert found.connection_timeout == CONNECTION_TIMEOUT
     assert found.heartbeat_thread
     other = Endpoint.of("OTHER", None)
     assert other == Endpoint.of("env:OTHER", None)
-    assert (other.parameters("spark").connection_timeout, other.parameters("spark").name) == (9, "mine")
+    (wanted,) = other.parameters("spark")
+    assert (wanted.connection_timeout, wanted.name) == (9, "mine")
     assert pickle.loads(pickle.dumps(other)) == other
+
+
+def test_several_urls_are_those_of_brokers_with_one_journal() -> None:
+    endpoint = Endpoint(url="amqp://a:1/ amqp://b:2/v?name=mine")
+    assert [(each.host, each.port, each.name) for each in endpoint.parameters("spark")] == [
+        ("a", 1, "spark"),
+        ("b", 2, "mine"),
+    ]
+    assert endpoint.address() == "a:1, b:2"
 
 
 def test_the_url_comes_from_a_file(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def overview(status: Figures, totals: Figures) -> Iterator[Metric]:
     yield from _of_channels(totals)
     yield from _transactions(status, totals)
     yield from _journal(status["journal"], totals["process"])
+    if status["replication"] is not None:
+        yield from _replication(status["replication"])
 
 
 def detailed(rows: Iterable[Figures], families: Iterable[str]) -> Iterator[Metric]:
@@ -337,3 +339,14 @@ def _journal(journal: Figures, process: Figures) -> Iterator[Metric]:
     syncs = HistogramMetricFamily("escrowmq_journal_sync_seconds", "The time of each sync of the journal.")
     syncs.add_metric((), buckets, process["sync_us_total"] / 1e6)
     yield syncs
+
+
+def _replication(standing: Figures) -> Iterator[Metric]:
+    """Yield the figures of a leader on a replicated log. Standbys have no metrics."""
+    yield GaugeMetricFamily("escrowmq_replica_epoch", "The epoch in which this node leads.", value=standing["epoch"])
+    silent = "Whether deliveries wait, since the replicated log does not answer."
+    yield GaugeMetricFamily("escrowmq_replica_silent", silent, value=standing["silent"])
+    appends = "Headers, frames and signs of life that the replicated log has acknowledged."
+    yield CounterMetricFamily("escrowmq_replica_appends", appends, value=standing["appends"])
+    took = "The time until they were acknowledged, all together."
+    yield CounterMetricFamily("escrowmq_replica_append_seconds", took, value=standing["append_seconds"])

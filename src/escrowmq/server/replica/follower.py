@@ -19,7 +19,7 @@ from escrowmq.replica.entries import ID_SIZE
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.log import ReplicatedLog
-from escrowmq.replica.standing import Holding, Sign, Silence, Standing, Step, next_step
+from escrowmq.replica.standing import CopyComparison, Sign, Silence, Standing, StandbyStep, next_step
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from escrowmq.server.replica.places import read_places, write_places
 from escrowmq.text import counted
@@ -187,23 +187,36 @@ class Follower:
 
     def _takes_over(self) -> bool:
         """Do what the signs of the leader demand, and return whether this node leads now."""
-        fold, now_ms = self.tail.fold, _now_ms()
-        copied = self.copy.copied_lsn()
-        longer = copied > fold.next_lsn
-        standing = self._standing
+        if not self._may_have_to_act():
+            return False
+        fold, now_ms, copy, standing = self.tail.fold, _now_ms(), self.copy.end, self._standing
+        longer = copy.lsn > fold.next_lsn
         sign = standing.sign(now_ms, resigned=fold.resigned, hole=fold.hole, notices=fold.notices, longer=longer)
         if sign is Sign.HEARD and fold.leader is None:
             sign = Sign.SILENT
-        if sign is Sign.RESIGNED and not self._watched and not self._silence.lasts(now_ms):
-            sign = Sign.HEARD
-        holding = Holding.LONGER if longer else Holding.EQUAL
-        step = next_step(sign, holding, standing.notices(now_ms, fold.notices, copied))
-        if step is Step.NOTICE:
-            _log.warning("this node has frames up to LSN %#x, and the replicated log up to %#x", copied, fold.next_lsn)
-            self.leader.give_notice(copied)
-        if step is not Step.CLAIM:
+        holding = CopyComparison.LONGER if longer else CopyComparison.EQUAL
+        step = next_step(sign, holding, standing.notices(now_ms, fold.notices, copy))
+        if step is StandbyStep.NOTICE:
+            _log.warning("this node has frames up to LSN %#x, and the replicated log up to %#x", copy.lsn, fold.next_lsn)
+            self.leader.give_notice(copy)
+        return step is StandbyStep.CLAIM and self._claim()
+
+    def _may_have_to_act(self) -> bool:
+        """Return whether there is a reason to look at the copy. A resignation from before the start may be this node's
+        own, and is waited for like silence.
+        """
+        fold = self.tail.fold
+        if fold.leader is None or fold.hole or fold.notices or self._standing.found_loss:
+            return True
+        return self._silence.lasts(_now_ms()) or (fold.resigned and self._watched)
+
+    def _claim(self) -> bool:
+        """Claim, unless another node has just done so, and return whether this node leads now."""
+        epoch = self.tail.fold.epoch
+        self._follow()
+        if self.tail.fold.epoch != epoch:
             return False
-        _log.info("no node leads: this one claims epoch %d", fold.epoch + 1)
+        _log.info("no node leads: this one claims epoch %d", epoch + 1)
         leads = self.leader.take_over()
         self.note()
         if not leads:

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.leader import Leader
-from escrowmq.replica.standing import Lease
+from escrowmq.replica.standing import LeaderLease
 
 _PAUSE_SECONDS: Final = 0.1
 
@@ -44,7 +44,7 @@ class Shipper:
         synced: bool,
     ) -> None:
         self.synced = synced
-        self.lease = Lease(round(silence_seconds * 1000))
+        self.lease = LeaderLease(round(silence_seconds * 1000))
         self.lease.acknowledged(round(time.monotonic() * 1000))
         self.appends = 0
         self.waited_seconds = 0.0

@@ -180,3 +180,12 @@ def test_every_expression_of_ours_uses_metrics_that_exist(path: Path) -> None:
         names = set(re.findall(r"\b(?:rabbitmq|escrowmq)_[a-z_]+\b", expression))
         assert names or "up" in expression, expression
         assert not names - known, expression
+
+
+def test_a_leader_on_a_replicated_log_shows_its_epoch_and_what_it_appended() -> None:
+    site = HttpSite()
+    assert "escrowmq_replica_epoch" not in scraped(site)
+    site.broker.process.standing = {"epoch": 4, "silent": True, "appends": 9, "append_seconds": 0.5}
+    samples = scraped(site)
+    names = ("epoch", "silent", "appends_total", "append_seconds_total")
+    assert [value(samples, f"escrowmq_replica_{name}") for name in names] == [4, 1, 9, 0.5]
