@@ -10,12 +10,8 @@ import pytest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
-<<<<<<< HEAD
-from escrowmq.replica.copy import DIVERGED, EPOCH_FILE, DiskCopy
-=======
 from escrowmq.journal.storage import Storage
-from escrowmq.replica.copy import DIVERGED, DiskCopy
->>>>>>> 1a235c5c (Let several brokers share a journal on a replicated log)
+from escrowmq.replica.copy import DIVERGED, EPOCH_FILE, DiskCopy
 from escrowmq.replica.errors import CopyRefused
 from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import Leader

@@ -19,7 +19,7 @@ from escrowmq.replica.entries import ID_SIZE
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.log import ReplicatedLog
-from escrowmq.replica.standing import CopyComparison, Sign, Silence, Standing, StandbyStep, next_step
+from escrowmq.replica.standing import CopyComparison, Sign, Silence, StandbyStep, Standing, next_step
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from escrowmq.server.replica.places import read_places, write_places
 from escrowmq.text import counted
@@ -197,7 +197,9 @@ class Follower:
         holding = CopyComparison.LONGER if longer else CopyComparison.EQUAL
         step = next_step(sign, holding, standing.notices(now_ms, fold.notices, copy))
         if step is StandbyStep.NOTICE:
-            _log.warning("this node has frames up to LSN %#x, and the replicated log up to %#x", copy.lsn, fold.next_lsn)
+            _log.warning(
+                "this node has frames up to LSN %#x, and the replicated log up to %#x", copy.lsn, fold.next_lsn
+            )
             self.leader.give_notice(copy)
         return step is StandbyStep.CLAIM and self._claim()
 
