@@ -75,7 +75,7 @@ class WatchedBranches(branch_world.BranchWorld):
         self._audit()
 
     def _audit(self) -> None:
-        self.audits.append(audited(export(self.storage, self.folder)))
+        self.audits.append(audited(export(self.machine.storage, self.folder)))
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_histories_of_branches_are_clean(deliveries: bool, tmp_path: Path, monke
     for seed in BRANCH_SEEDS:
         world = WatchedBranches(seed, tmp_path / str(seed))
         world.run(steps_of(seed, 300, WEIGHTS))
-        world.audits.append(audited(export(world.storage, world.folder)))
+        world.audits.append(audited(export(world.machine.storage, world.folder)))
         for found in world.audits:
             assert found.wrong == [], f"seed {seed}"
             seen.update(row["outcome"] for row in found.branches)

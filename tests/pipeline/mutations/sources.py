@@ -51,7 +51,7 @@ def of_branches(folder: Path, seed: int = 12) -> None:
         world = branch_world.BranchWorld(seed)
         world.run(steps_of(seed, 300, {**branch_world.WEIGHTS, "prepare": 60, "force": 30}))
         _finish(world.machine.server)
-    export(world.storage, folder)
+    export(world.machine.storage, folder)
 
 
 def _finish(server: SimServer) -> None:
