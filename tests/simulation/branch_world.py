@@ -16,6 +16,7 @@ from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
+from escrowmq.journal.memory import MemoryStorage
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_calls import WORKERS, BranchCalls, Clients, Worker
 from tests.simulation.branch_comparison import compare
@@ -72,6 +73,11 @@ class BranchWorld:
         self.states: list[tuple[int, Model]] = []
         self._calls = self._make_calls()
         self.began()
+
+    @property
+    def storage(self) -> MemoryStorage:
+        """The disk that the process uses."""
+        return self.machine.storage
 
     def _make_calls(self) -> BranchCalls:
         """Return what executes the steps of clients."""

@@ -68,6 +68,8 @@ class DiskCopy:
         self._events = events
         self._chain_contents = chain_contents
         self._epoch = self._read_epoch()
+        self._diverged = False
+        """Whether the copy's end was cut off since the epoch was noted. The epoch may then be less."""
         self._current: SegmentCopy | None = None
         self._next: tuple[bytes, int] | None = None
         """The header of a segment that has no frame yet, and the number of messages in the one before."""
@@ -153,24 +155,38 @@ class DiskCopy:
             self._delete()
 
     def ahead(self) -> Iterator[Ahead]:
-        """Yield what the files have behind the end of the log, in order."""
-        end = 0
+        """Yield what the files have behind the end of the log, in order. Segments that were deleted leave gaps."""
+        end, before = self.end_lsn, ""
         if self._current is not None:
             frames = self._current.rest()
             end = frames[-1].end_lsn if frames else self._current.end_lsn
+            before = self._current.name
             if frames:
                 yield Ahead(self._current.header, 0, frames)
-        before = self._current.name if self._current is not None else ""
         for lsn, name in self._segments():
             if lsn < end or name == before:
                 continue
-            file = JournalFile(self._storage, name)
-            frames = list(file.walk())
-            if not frames or (lsn != end and self._current is not None):
-                return
-            end = frames[-1].end_lsn
-            yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)
-            before = name
+            frames = list(JournalFile(self._storage, name).walk())
+            if frames:
+                yield Ahead(self._storage.read(name, 0, fmt.FILE_HEADER_SIZE), self._messages(before), frames)
+                before = name
+
+    def drop_uncounted(self, epoch: int) -> None:
+        """Cut off the frame that this node wrote as a leader and that never counted, if there is one.
+
+        To be called at the end of the log, where `epoch` is the current one. If it is later than that of the copy's
+        last frame, another leader has served clients without the frame. More than one frame was lost by the log.
+        """
+        frames = [frame for part in self.ahead() for frame in part.frames]
+        if epoch <= self._epoch or len(frames) != _UNCOUNTED:
+            return
+        if self._current is not None and self._current.rest():
+            self._diverge()
+            return
+        for lsn, name in self._segments():
+            if lsn == frames[0].lsn:
+                self._storage.delete(name)
+        self._events.cut(frames[0].lsn, len(frames))
 
     @property
     def end(self) -> CopyEnd:
@@ -211,8 +227,10 @@ class DiskCopy:
         return int(_EPOCH.unpack(data)[0])
 
     def _note_epoch(self, epoch: int) -> None:
-        if epoch == self._epoch:
+        """Note that a frame counts. Frames that the copy had before may have counted in a later epoch."""
+        if epoch <= self._epoch and not self._diverged:
             return
+        self._diverged = False
         number = epoch.to_bytes(8, "little")
         temporary = EPOCH_FILE + TEMPORARY
         self._storage.create(temporary)
@@ -264,6 +282,7 @@ class DiskCopy:
             if kind == fmt.TYPE_SNAPSHOT and at > lsn:
                 self._storage.delete(name)
         current.cut()
+        self._diverged = True
         if keep:
             self._events.diverged(lsn, frames, names)
         elif frames:

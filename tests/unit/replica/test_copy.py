@@ -183,6 +183,23 @@ def test_the_end_of_a_copy_has_the_epoch_of_its_last_frame() -> None:
     assert again.copy.end < follower.copy.end
 
 
+@pytest.mark.parametrize(("frames", "restored"), [(1, 0), (2, 2)])
+def test_a_single_frame_ahead_is_dropped_after_another_leader_has_served(frames: int, restored: int) -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    fill(first.lead(), 2)
+    fill(opened(first.disk), frames)  # none of these is in the log
+    assert other.leader.take_over()
+    again = Node(log, "a", first.disk)
+    again.follow()
+    again.copy.drop_uncounted(1)
+    assert sum(len(part.frames) for part in again.copy.ahead()) == frames
+    again.copy.drop_uncounted(again.tail.fold.epoch)
+    assert [what for what, _, _ in again.events.told] == ["cut"] * (not restored)
+    assert again.leader.take_over()
+    assert again.leader.restore(again.copy.pieces_ahead()) == restored
+
+
 def test_an_unreadable_epoch_is_the_least_one() -> None:
     disk = memory()
     disk.create(EPOCH_FILE)

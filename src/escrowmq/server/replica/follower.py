@@ -189,7 +189,10 @@ class Follower:
         """Do what the signs of the leader demand, and return whether this node leads now."""
         if not self._may_have_to_act():
             return False
-        fold, now_ms, copy, standing = self.tail.fold, _now_ms(), self.copy.end, self._standing
+        fold, now_ms, standing = self.tail.fold, _now_ms(), self._standing
+        if not standing.found_loss:
+            self.copy.drop_uncounted(fold.epoch)
+        copy = self.copy.end
         longer = copy.lsn > fold.next_lsn
         sign = standing.sign(now_ms, resigned=fold.resigned, hole=fold.hole, notices=fold.notices, longer=longer)
         if sign is Sign.HEARD and fold.leader is None:
