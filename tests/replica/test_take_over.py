@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import threading
@@ -225,6 +226,22 @@ def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
     assert leader.standing()["role"] == "leader"
     consuming.close()
     publishing.close()
+
+
+def test_a_leader_without_the_log_ends_at_a_second_signal(brokers: ReplicaBrokers, nats: NatsNodes) -> None:
+    leader = brokers.leader()
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", leader.port))
+    nats.freeze(0)
+    try:
+        wait_until(lambda: leader.standing().get("silent"), 60, "silence")
+        leader.signal(signal.SIGTERM)
+        wait_until(lambda: "SIGTERM: stopping" in leader.log(), 60, "the first signal")
+        leader.signal(signal.SIGTERM)
+        assert leader.wait() == 70
+    finally:
+        nats.thaw(0)
+    with contextlib.suppress(AMQPError):
+        connection.close()
 
 
 def test_a_node_that_starts_empty_gets_a_snapshot_and_what_follows(brokers: ReplicaBrokers) -> None:

@@ -262,3 +262,9 @@ def test_a_fault_of_the_environment_names_the_variable(variable: str, text: str,
 def test_an_invalid_item_of_a_list_names_the_variable() -> None:
     with pytest.raises(ConfigError, match=r"^environment variable ESCROWMQ_SECURITY_MECHANISMS: expected 'PLAIN'"):
         load(environment={"ESCROWMQ_SECURITY_MECHANISMS": '["X"]'})
+
+
+@pytest.mark.parametrize("key", ["heartbeat_seconds", "silence_seconds"])
+def test_times_of_replication_must_fit_the_lease(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"command line: replication.{key}: must be less than .*lease_seconds"):
+        load(None, {f"replication.{key}": 5.0, "replication.lease_seconds": 4.0})

@@ -27,6 +27,7 @@ from escrowmq.journal.storage import FileStorage
 from escrowmq.server import listener
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
+from escrowmq.server.fatal import die
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound, port_of
@@ -248,6 +249,8 @@ class Server:
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():
+            if self._leadership is not None and self._leadership.is_silent():
+                die("this node stops without an answer of the replicated log, which may never come")
             self._hurry.set()
         self._stop.set()
         _log.info("%s: stopping%s", number.name, ", at once" if self._hurry.is_set() else "")
