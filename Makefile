@@ -221,7 +221,8 @@ lock: $(VENV)/.python ## pin the newest versions that pyproject.toml permits
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command "make lock" --no-deps --group pyproject.toml:go -o requirements/go.lock
 	build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command "make lock" -c requirements/dev.lock --extra http --extra tokens pyproject.toml \
+	  --custom-compile-command "make lock" -c requirements/dev.lock --extra http --extra tokens \
+	  --extra replication-kafka --extra replication-nats pyproject.toml \
 	  -o requirements/run.lock
 	echo "hatchling>=1.25" | build/lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --custom-compile-command "make lock" -c requirements/dev.lock - \

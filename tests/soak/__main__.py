@@ -1,7 +1,8 @@
 """`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history.
 
 Then a broker is backed up and restored under load, again and again, while it and the backup are killed. Then a Spark
-query moves messages while its processes and the broker are killed and frozen (PIPE-7).
+query moves messages while its processes and the broker are killed and frozen (PIPE-7). At the end, three brokers share
+a journal on NATS and then on Kafka, while their leaders and the engine's nodes are killed and frozen (REPL-2).
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from pathlib import Path
 import click
 
 from tests.backup_kill.rounds import Rounds
+from tests.engines.kafka_nodes import KafkaNodes
+from tests.engines.nats_nodes import NatsNodes
+from tests.engines.nodes import EngineNodes
+from tests.replica_kill.rounds import Rounds as ReplicaRounds
 from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.load import Soak, audit
 from tests.spark_kill.moments import run_moments
@@ -32,7 +37,10 @@ KILLS_PER_MINUTE = 1
     help="How often processes around a Spark query are killed or frozen; 0 for never.",
 )
 @click.option("--backups", default=50, show_default=True, help="How often a backup is made under load and restored.")
-def main(minutes: float, period: float, size: int, seed: int, kills: int, backups: int) -> None:
+@click.option(
+    "--take-overs", default=1000, show_default=True, help="Rounds of faults with replicated brokers, on both engines."
+)
+def main(minutes: float, period: float, size: int, seed: int, kills: int, backups: int, take_overs: int) -> None:
     """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
     with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
         soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
@@ -52,7 +60,25 @@ def main(minutes: float, period: float, size: int, seed: int, kills: int, backup
         with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
             run_moments(Path(folder), kills, seed, click.echo)
         click.echo(f"{kills} kills and freezes around a Spark query: every message was moved exactly once")
+    for kind in (NatsNodes, KafkaNodes):
+        replicate(kind, take_overs // 2, seed)
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
+
+
+def replicate(kind: type[EngineNodes], rounds: int, seed: int) -> None:
+    """Kill and freeze replicated brokers and nodes of their engine. Each node's journal must be clean."""
+    if not rounds:
+        return
+    if (why := kind.missing()) is not None:
+        click.echo(f"left out: replication on {kind.engine}, because it {why}")
+        return
+    with tempfile.TemporaryDirectory(prefix="escrowmq-replica-kill-") as name:
+        folder = Path(name)
+        with kind(folder / "engine", 3) as nodes:
+            data_dirs = ReplicaRounds(folder, nodes, "soak", seed).run(rounds, click.echo)
+        for index, data_dir in enumerate(data_dirs):
+            audit(data_dir, folder / f"audit-{index}")
+    click.echo(f"{rounds} rounds of faults on {kind.engine}: nothing confirmed was lost, and every journal is clean")
 
 
 if __name__ == "__main__":
