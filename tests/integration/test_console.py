@@ -342,3 +342,62 @@ def test_without_spark_the_page_says_in_one_line_what_is_missing(
         lacking = page.locator(".note", has_text="An audit cannot be started here").inner_text()
         assert lacking.endswith("the audit needs Spark: pip install 'escrowmq[spark]'")
         assert page.locator("summary:has-text('Run now')").count() == 0
+
+
+def act(page: Page, action: str, **fields: str) -> str:
+    """Open a form on the page, fill it in, send it, and return the notice that follows."""
+    form = page.locator(f"form[action$='/{action}']").first
+    form.locator("xpath=..").locator("summary").click()
+    for name, value in fields.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.locator("button").click()
+    notice = page.locator(".notice.done, .notice.failed").first
+    notice.wait_for()
+    assert "done" in (notice.get_attribute("class") or ""), notice.inner_text()
+    return notice.inner_text()
+
+
+def test_the_actions_of_the_screens_are_done(browser: Browser, site: HttpBroker, client_address: str) -> None:
+    base = f"http://127.0.0.1:{site.port}/console/"
+    with client.connect(site.broker.url) as connection, Visitor(browser, site) as page:
+        channel = connection.channel()
+        channel.queue_declare("acted", durable=True)
+        channel.queue_declare("target", durable=True)
+
+        def goto(path: str) -> None:
+            page.goto(base + path)
+
+        goto("queues/%2F/acted")
+        assert "reached a queue" in act(page, "message-publish", payload=EVIL)
+        assert "1 message" in act(page, "queue-move", destination="target", count="10")
+        goto("queues/%2F/target?peek=1")
+        assert page.locator("pre.body").inner_text() == EVIL
+        assert "purged" in act(page, "queue-purge", typed="target")
+        assert "deleted" in act(page, "queue-delete", typed="target")
+        goto("")
+        assert "snapshot" in act(page, "journal-snapshot")
+        goto("journal/timeline?what=snapshots")
+        assert page.locator("tbody .tag", has_text="snapshot").count() >= 1
+        goto("policies")
+        assert "was set" in act(page, "policy-set", name="short", pattern="acted", definition='{"max-length": 5}')
+        goto("queues/%2F/acted")
+        goto("policies")
+        assert "removed" in act(page, "policy-clear", typed="short")
+        goto("users")
+        assert "was added" in act(page, "user-add", name="watcher", password="a long password", tags="monitoring")
+        goto("topics/%2F/shipments")
+        assert "reached a queue" in act(page, "message-publish", routing_key="red", payload="x")
+        goto("groups/%2F/billing")
+        assert "was set" in act(page, "group-reset", to="first", typed="billing")
+        connection.tpc_begin(connection.xid(1, "purchase 8", "broker"))
+        channel.basic_publish("", "acted", b"x", client.Properties(delivery_mode=2))
+        connection.tpc_prepare()
+        goto("transactions")
+        page.click("text=purchase 8 · broker")
+        xid = page.locator("dt:has-text('Xid') + dd").inner_text()
+        assert "rolled back" in act(page, "branch-rollback", typed=xid, why="a test")
+        assert "forgotten" in act(page, "branch-forget", typed=xid, why="a test")
+        goto("unsettled")
+        page.locator("tr", has_text=client_address).wait_for()
+        goto(f"connections/{quote(client_address, safe='')}")
+        assert "was closed" in act(page, "connection-close")
