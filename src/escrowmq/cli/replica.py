@@ -15,7 +15,13 @@ from escrowmq.cli.subcommands import CommandGroup
 
 @click.group(cls=CommandGroup)
 def replica() -> None:
-    """Show which node leads on a replicated log, or let another one lead."""
+    """Show which node leads on a replicated log, or let another one lead.
+
+    \b
+    Examples:
+      escrowmq replica status --data-dir /var/lib/escrowmq
+      escrowmq replica handover --data-dir /var/lib/escrowmq
+    """
 
 
 @replica.command()
