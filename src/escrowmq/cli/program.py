@@ -98,7 +98,7 @@ COMMANDS: dict[str, Mount] = {
     "perf": Mount(
         "escrowmq.perf.command",
         "perf",
-        "Load a broker by AMQP 0-9-1, AMQP 1.0 or a protocol of RocketMQ, and measure rates and latency.",
+        "Load a broker by AMQP 0-9-1, 0-10 or 1.0, or by a protocol of RocketMQ, and measure rates and latency.",
     ),
 }
 

@@ -13,7 +13,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from escrowmq.config import Config, ReplicationSection
 from escrowmq.journal.storage import Storage
-from escrowmq.replica.engines import EngineLog, open_log
+from escrowmq.replica.engines import EngineLog, SettingsWatch, open_log
+from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.server.fatal import restart
 from escrowmq.server.listener import Bound
 from escrowmq.server.replica.follower import Follower
@@ -32,9 +33,12 @@ _log = logging.getLogger("escrowmq.replication")
 class Leadership:
     """This node leads. `shipper` appends its frames until it is deposed, when the process begins again as a standby."""
 
-    def __init__(self, follower: Follower, log: EngineLog, storage: Storage, section: ReplicationSection) -> None:
+    def __init__(
+        self, follower: Follower, log: EngineLog, watch: SettingsWatch, storage: Storage, section: ReplicationSection
+    ) -> None:
         self._follower = follower
         self._log = log
+        self._watch = watch
         self.child: Callable[[], int | None] = lambda: None
         """Returns the id of a process that has to end together with this one."""
         self.stop: Callable[[], None] = lambda: None
@@ -59,6 +63,7 @@ class Leadership:
         self.snapshots.stop()
         self._follower.write_places()
         self.shipper.stop(resign=True)
+        self._watch.stop()
         self._log.close()
 
     def hand_over(self) -> None:
@@ -110,16 +115,27 @@ def stand_by(
             chain_contents=config.journal.chain == "contents",
         )
     )
+    watch = SettingsWatch(log, told_of_settings)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             leads = runner.run(_stand_by(config, follower, bound, context))
     except BaseException:
+        watch.stop()
         log.close()
         raise
     if not leads:
+        watch.stop()
         log.close()
         return None
-    return Leadership(follower, log, storage, section)
+    return Leadership(follower, log, watch, storage, section)
+
+
+def told_of_settings(wrong: tuple[WrongSetting, ...]) -> None:
+    """Tell the operator which settings of the log somebody has changed."""
+    for each in wrong:
+        _log.error("%s; what is confirmed may be lost until it is set right", each)
+    if not wrong:
+        _log.warning("the settings of the replicated log are right again")
 
 
 async def _stand_by(config: Config, follower: Follower, bound: Sequence[Bound], context: ssl.SSLContext | None) -> bool:

@@ -93,7 +93,8 @@ class Refusing:
         assert task is not None
         self._tasks.add(task)
         try:
-            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            # `stop` cancels this task, which nobody awaits; asyncio would log the cancellation as an error.
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     await self._refuse(reader, writer)
         finally:
