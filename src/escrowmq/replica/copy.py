@@ -131,9 +131,10 @@ class DiskCopy:
     def snapshot(self, piece: SnapshotPiece) -> None:
         """Add a piece to the file of a snapshot. The whole file replaces older ones.
 
-        A copy that begins to follow in the middle of a snapshot waits for the next one.
+        A copy that begins to follow in the middle of a snapshot waits for the next one. A copy that reads the log again
+        finds older snapshots there than its own one, which alone may cover segments that it has deleted.
         """
-        if self.passive:
+        if self.passive or piece.lsn <= self.snapshot_lsn:
             return
         name = fmt.snapshot_name(piece.lsn)
         temporary = name + TEMPORARY

@@ -227,6 +227,13 @@ def test_a_segment_without_frames_leaves_what_the_copy_has_there() -> None:
     assert contents(third.disk) == contents(again.disk)
 
 
+def test_an_older_snapshot_that_is_read_again_does_not_replace_a_newer_one() -> None:
+    copy = DiskCopy(memory(), Events())
+    for lsn in (8, 16, 8):
+        copy.snapshot(SnapshotPiece(lsn, 4, 0, b"file"))
+    assert copy.snapshot_lsn == 16
+
+
 def test_a_missing_segment_is_fetched_again_and_later_ones_stay() -> None:
     log = Log()
     leader, follower = Node(log, "a"), Node(log, "b")
