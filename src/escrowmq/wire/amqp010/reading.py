@@ -61,7 +61,17 @@ _State = ConnectionState
 class Reader:
     """Reads one connection, and hands faults to the session or the connection that they cost."""
 
-    __slots__ = ("_connection", "_controls", "_flushing", "_grown", "_limits", "_requests", "_task", "_unread")
+    __slots__ = (
+        "_connection",
+        "_control_bytes",
+        "_controls",
+        "_flushing",
+        "_grown",
+        "_limits",
+        "_requests",
+        "_task",
+        "_unread",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -70,6 +80,7 @@ class Reader:
         limits = connection.limits
         self._limits = (LONGEST_COMMAND, LONGEST_COMMAND, limits.header_size, limits.message_size)
         self._controls: dict[int, Assembly] = {}  # incomplete controls by channel
+        self._control_bytes = 0  # that they hold
         self._grown: dict[Session, None] = {}  # sessions that got a part of a command in this read
         self._flushing: dict[Session, None] = {}  # sessions that have put work off
         self._task: tuple[Session, Iterator[object]] | None = None  # nothing is read until it is finished
@@ -335,16 +346,19 @@ class Reader:
         """Take a frame of a control. Raises ConnectionFault, LoginFault."""
         self._requests.left -= METHOD + len(payload) // _DECODED
         if flags != WHOLE or channel in self._controls:
-            taken = self._controls.setdefault(channel, Assembly(self._limits))
+            taken = self._control_on(channel)
+            before = taken.held_bytes
             try:
                 complete = taken.take(flags, CONTROL, payload)
             except CodecError as error:
                 raise ConnectionFault(str(error)) from None
-            if taken.excess >= 0 or sum(one.held_bytes for one in self._controls.values()) > 2 * LONGEST_COMMAND:
+            self._control_bytes += taken.held_bytes - before
+            if taken.excess >= 0 or self._control_bytes > 2 * LONGEST_COMMAND:
                 raise ConnectionFault(f"controls have more than {LONGEST_COMMAND} octets")
             if not complete:
                 return
             del self._controls[channel]
+            self._control_bytes -= taken.held_bytes
             payload = taken.segments[CONTROL]
         try:
             control = decode_control(payload)
@@ -354,6 +368,18 @@ class Reader:
             self._session_control(channel, control)
         else:
             self._connection_control(control)
+
+    def _control_on(self, channel: int) -> Assembly:
+        """Return the incomplete control of a channel. Raises ConnectionFault for a channel that cannot be used, so that
+        there are not more of them than channels.
+        """
+        taken = self._controls.get(channel)
+        if taken is None:
+            most = self._connection.channel_max
+            if channel > most:
+                raise ConnectionFault(f"a control begins on channel {channel}, above the channel-max of {most}")
+            taken = self._controls[channel] = Assembly(self._limits)
+        return taken
 
     def _connection_control(self, control: Control) -> None:
         connection = self._connection

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escrowmq.wire.amqp010 import execution
-from escrowmq.wire.amqp010.codec.frames import FRAME_HEAD
+from escrowmq.wire.amqp010.codec.frames import FRAME_HEAD, PROTOCOL_HEADER
 from escrowmq.wire.amqp010.codec.spec import (
     CloseCode,
     ConnectionClose,
+    ConnectionStart,
     ErrorCode,
     ExecutionSync,
     MessageTransfer,
@@ -153,6 +154,20 @@ def test_incomplete_messages_beyond_the_limit_of_the_user_are_refused() -> None:
     octets = client.octets(TRANSFER, header=b"h", body=bytes(1 << 20))
     client.send_bytes(octets[: 1 << 19])
     client.raised(ErrorCode.RESOURCE_LIMIT_EXCEEDED, 0)
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_control_begins_only_on_a_channel_that_may_exist(*, opens: bool) -> None:
+    """Otherwise, a connection could begin 65,536 of them, even before its login."""
+    client = Client(server(channels=5), opens=opens)
+    if not opens:
+        client.send_bytes(PROTOCOL_HEADER)
+        client.expect(ConnectionStart)
+    last = 5 if opens else 0
+    client.send_bytes(FRAME_HEAD.pack(14, 0, 12, 0, last))
+    assert not client.inbox
+    client.send_bytes(FRAME_HEAD.pack(14, 0, 12, 0, last + 1))
+    assert client.expect(ConnectionClose).reply_code == CloseCode.FRAMING_ERROR
 
 
 def test_controls_that_never_end_are_refused() -> None:
