@@ -109,12 +109,15 @@ class Unsettled:
         """
         return [(run.first, run.entries.copy(), run.consumer) for run in self._runs]
 
-    def stretches(self, first: int = 0) -> Iterator[Stretch]:
-        """Yield the deliveries, in order of their tags, from the run with the tag `first` on. Nothing may be added or
-        removed meanwhile.
+    def stretches(self, first: int = 0, last: int | None = None) -> Iterator[Stretch]:
+        """Yield the deliveries with tags from `first` to `last`, in order. Without `last`, yield all from `first` on.
+        Nothing may be added or removed meanwhile.
         """
         for run in self._runs.from_tag(first):
-            yield from run.stretches(0, len(run.entries))
+            end = len(run.entries) if last is None else min(last + 1 - run.first, len(run.entries))
+            if end <= 0:
+                return
+            yield from run.stretches(max(first - run.first, 0), end)
 
     def find(self, tag: int) -> Stretch | None:
         """Return the delivery with this tag without removing it; None if there is none."""

@@ -230,8 +230,6 @@ class Acquisitions:
         for first, entries, consumer in self._unsettled.stretches(self._swept):
             if excess <= 0:
                 break
-            if first < self._swept:
-                continue
             self._swept = first + len(entries)
             chosen += [(number, some, consumer) for number, some in _runs_of(first, entries)]
             excess -= len(entries) * size_of_one(entries)
@@ -344,7 +342,7 @@ class Acquisitions:
         """
         if self.locks and self.locks.select(range(first, min(last + 1, self._unsettled.next_tag))):
             return first
-        return portion.reach(self._unsettled.stretches(first), first, last, last - first + 1)
+        return portion.reach(self._unsettled.stretches(first, last), first, last, last - first + 1)
 
     def _take_locked(self, first: int, last: int, *, content: bool) -> list[Stretch]:
         """Unlock deliveries. With `content` they are put into memory, otherwise they are returned."""

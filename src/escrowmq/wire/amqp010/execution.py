@@ -165,6 +165,11 @@ class Execution:
         """Whether a handler has still to answer."""
         return bool(self._pending)
 
+    @property
+    def pending_count(self) -> int:
+        """The number of commands that are not complete."""
+        return len(self._pending)
+
     def complete(self, number: int, reply: Reply | None) -> None:
         """Complete a command. Its result is sent first, and both when the log is synced as far as the reply says."""
         session = self._session

@@ -59,6 +59,7 @@ LONGEST_NAME: Final = 1024
 """The longest name of a session, in octets."""
 MOST_GAPS: Final = 10_000
 """The most ranges of commands that a client may leave incomplete."""
+_PENDING: Final = 50  # pending commands that cost one unit of the turn's work when the others are reported
 _RANGES: Final = 64  # ranges of completed commands up to which they are a single piece of work
 
 
@@ -308,6 +309,7 @@ class Session:
         if control.confirmed:
             self.send_control(SessionConfirmed(wire_ranges(execution.received)))
         if control.completed:
+            self.broker.engine.requests.left -= execution.pending_count // _PENDING
             self.send_control(SessionCompleted(wire_ranges(execution.completed)))
 
     def gap(self, control: SessionGap) -> None:

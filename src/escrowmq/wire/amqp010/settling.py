@@ -97,10 +97,20 @@ def message_release(session: SessionPort, command: MessageRelease, _: Content | 
     """
     subscriptions = session.part(Subscriptions)
     ranges = _tags(session, command.transfers)
-    for first, last in ranges:
-        subscriptions.shown.take(first - 1, last - 1, last - first + 1)
+    requests = subscriptions.broker.engine.requests
+    if subscriptions.shown:
+        for first, last in ranges:
+            subscriptions.shown.take(first - 1, last - 1, last - first + 1)
+            requests.left -= 1
+            if requests.left <= 0:
+                yield None
     if session.branch is not None and session.branch.settlements and not isinstance(session.branch, XaBranch):
-        subscriptions.release_after_rollback(ranges, set_redelivered=command.set_redelivered)
+        for at in range(0, len(ranges), _RANGES):
+            some = ranges[at : at + _RANGES]
+            subscriptions.release_after_rollback(some, set_redelivered=command.set_redelivered)
+            requests.left -= len(some)
+            if requests.left <= 0:
+                yield None
     yield from _release(session, ranges, set_redelivered=command.set_redelivered)
     return None
 
@@ -145,7 +155,7 @@ def message_reject(session: SessionPort, command: MessageReject, _: Content | No
             if reached is None:
                 break
             portion = engine.dead_letters.portion(Outcome.REJECTED)
-            reached = portion.reach(unsettled.stretches(tag), tag, reached, most)
+            reached = portion.reach(unsettled.stretches(tag, reached), tag, reached, most)
             taken = unsettled.take_between(tag, reached)
             engine.settle_each(entries_by_consumer(taken), Disposition.REJECTED)
             engine.requests.left -= DEAD_LETTERED * sum([len(entries) for _, entries, _ in taken])
@@ -164,6 +174,7 @@ def message_acquire(session: SessionPort, command: MessageAcquire, _: Content | 
     engine = session.broker.engine
     acquired = Numbers()
     for first, last in counted(command.transfers or (), session.next_id):
+        engine.requests.left -= 1
         number = first
         while number <= last and len(acquired) < _ACQUIRED:
             most = min(max(engine.requests.left // EXAMINED, 1), TOGETHER)
@@ -208,14 +219,9 @@ def _reach(unsettled: Unsettled, first: int, last: int, most: int) -> int | None
     comes first. None if there is no delivery in this range.
     """
     reached: int | None = None
-    for tag, entries, _ in unsettled.stretches(first):
-        if tag > last:
-            break
-        begin, end = max(tag, first), min(tag + len(entries) - 1, last)
-        if begin > end:
-            continue
-        if end - begin + 1 >= most:
-            return begin + most - 1
-        most -= end - begin + 1
-        reached = end
+    for tag, entries, _ in unsettled.stretches(first, last):
+        if len(entries) >= most:
+            return tag + most - 1
+        most -= len(entries)
+        reached = tag + len(entries) - 1
     return reached

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -355,3 +355,22 @@ def test_many_deliveries_are_restored_under_their_tags(missing: int | None) -> N
     assert one_by_one(unsettled) == before
     assert unsettled.count == len(before)
     assert [tag for tag, _, _ in flat(list(unsettled.stretches()))] == [tag for tag, _ in taken]
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_look_at_some_tags_does_not_look_at_the_rest_of_their_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsettled = Unsettled()
+    unsettled.add(entries(1000), CONSUMER)
+    for tag in range(2, 1000, 2):
+        unsettled.take(tag)
+    look, slots = runs.TagRun.stretches, list[int]()
+
+    def watched(run: runs.TagRun, begin: int, end: int) -> Iterator[Stretch]:
+        slots.append(end - begin)
+        return look(run, begin, end)
+
+    monkeypatch.setattr(runs.TagRun, "stretches", watched)
+    assert [tag for tag, _, _ in flat(list(unsettled.stretches(500, 504)))] == [501, 503]
+    assert slots == [5]
+    assert [tag for tag, _, _ in flat(list(unsettled.stretches(998)))] == [999, 1000]
+    assert [*unsettled.stretches(1001, 2000)] == []

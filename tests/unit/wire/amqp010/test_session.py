@@ -9,6 +9,7 @@ import pytest
 
 from escrowmq.core.access.permissions import DefaultLimits
 from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.wire.amqp010 import execution
 from escrowmq.wire.amqp010.codec.spec import (
     DetachCode,
     ErrorCode,
@@ -29,7 +30,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     SessionRequestTimeout,
     SessionTimeout,
 )
-from escrowmq.wire.amqp010.ports import Content, SessionPort
+from escrowmq.wire.amqp010.ports import LATER, Content, SessionPort
 from escrowmq.wire.amqp010.session import LONGEST_NAME, Session
 from escrowmq.wire.outbox import Piece
 from tests.unit.wire.amqp010.clients import Client, server
@@ -174,6 +175,19 @@ def test_flush_reports_what_is_asked_for() -> None:
     assert client.expect(SessionExpected).commands == ((2, 2),)
     assert client.expect(SessionConfirmed).commands == ((0, 1),)
     assert client.expect(SessionCompleted).commands == ((0, 1),)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_report_of_what_is_complete_costs_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "HANDLERS", {MessageStop: lambda *_: LATER})
+    client = Client()
+    client.send_bytes(client.octets(MessageStop("d")) * 1000)
+    session = client.port.endpoint.sessions[1]
+    assert session.execution.pending_count == 1000
+    requests = client.server.broker.engine.requests
+    before = requests.left
+    session.control(SessionFlush(completed=True))
+    assert requests.left <= before - 20
 
 
 def test_nothing_is_confirmed_before_the_first_command() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from escrowmq.wire.amqp010.codec.spec import (
     TxRollback,
     TxSelect,
 )
+from escrowmq.wire.amqp010.shown import Shown
+from escrowmq.wire.amqp010.subscriptions import Subscriptions
 from tests.unit.wire.amqp010.clients import Client
 from tests.unit.wire.amqp010.messaging import bodies, delivered, publish, queue, subscribe
 
@@ -238,6 +241,43 @@ def test_what_was_released_after_its_acceptance_stays_accepted_by_the_commit() -
     assert (found.unsettled, found.ready) == (0, 0)
     client.do(TxRollback())
     assert (found.unsettled, found.ready) == (0, 0)
+
+
+def turns_between(left: list[int]) -> int:
+    """How many turns began between these steps, if `left` is the work that was left before each."""
+    return len([now for now, later in pairwise(left) if later > now])
+
+
+@pytest.mark.rule("FAIR-1")
+@pytest.mark.parametrize("command", [MessageRelease, MessageAcquire])
+def test_many_ranges_of_shown_messages_take_several_turns(command: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    client, _ = browsing()
+    take, left = Shown.take, list[int]()
+
+    def watched(shown: Shown, *args: int) -> Any:
+        left.append(client.server.broker.engine.requests.left)
+        return take(shown, *args)
+
+    monkeypatch.setattr(Shown, "take", watched)
+    client.command(command(tuple((number, number) for number in range(10, 8000, 2))))
+    assert len(left) == 3995
+    assert turns_between(left) > 3
+
+
+@pytest.mark.rule("FAIR-1")
+def test_many_ranges_released_before_a_rollback_take_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, _ = holding(6)
+    client.do(TxSelect())
+    client.do(MessageAccept(((0, 5),)))
+    note, left = Subscriptions.release_after_rollback, list[int]()
+
+    def watched(part: Subscriptions, ranges: list[tuple[int, int]], *, set_redelivered: bool) -> None:
+        left.append(client.server.broker.engine.requests.left)
+        note(part, ranges, set_redelivered=set_redelivered)
+
+    monkeypatch.setattr(Subscriptions, "release_after_rollback", watched)
+    client.do(MessageRelease(tuple((number, number) for number in range(10, 8000, 2))))
+    assert turns_between(left) > 3
 
 
 def test_releases_in_a_transaction_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
