@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
+from escrowmq.config_replication import ReplicationSection
 from escrowmq.config_values import (
     MOST_CHECKS,
     Connections,
@@ -19,6 +20,7 @@ from escrowmq.config_values import (
     Listen,
     Mechanism,
     Secret,
+    Section,
     Size,
     TokenAlgorithm,
     TopicChecks,
@@ -39,12 +41,6 @@ class ConfigError(Exception):
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are refused, values are not converted, and objects are immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ListenSection(Section):
@@ -215,6 +211,13 @@ class LimitsSection(Section):
         description="The longest timeout of a suspended AMQP 1.0 link that is granted. A client that asks for more is "
         "told so in the answer to its attach. Links whose expiry policy is `never` have no timeout.",
     )
+    session_timeout_seconds: int = Field(
+        default=600,
+        ge=0,
+        le=604_800,
+        description="The longest timeout of a detached AMQP 0-10 session that is granted (`session.request-timeout`). "
+        "A client that asks for more is told so in the answer. 0 ends sessions with their connections.",
+    )
     branches_per_user: int = Field(
         default=10_000, ge=1, description="The number of open transaction branches (XA) of one user (SEC-2)."
     )
@@ -337,51 +340,6 @@ class JournalSection(Section):
         description="What the digests are made of, with which audits prove that the log continues and that no record "
         "was changed: the headers of frames, which have checksums of their contents, or whole frames, so that a change "
         "that keeps the checksum is found, too.",
-    )
-
-
-class ReplicationSection(Section):
-    """The replicated log, with which several brokers have the same journal: see
-    [the guide](guides/replication.md).
-    """
-
-    url: Secret = Field(
-        default=SecretStr(""),
-        description="The log: `kafka://HOST:PORT,HOST:PORT/TOPIC` or `nats://HOST:PORT,HOST:PORT/STREAM`. Without it, "
-        "the broker has its journal alone.",
-    )
-    node: str = Field(default="", max_length=200, description="The name of this node; by default, that of the machine.")
-    advertised_url: str = Field(
-        default="",
-        max_length=1000,
-        description="Where clients reach this node when it leads, for refusals and status; by default, the address "
-        "on which it listens.",
-    )
-    acknowledge: Literal["both", "engine"] = Field(
-        default="both",
-        description="What an answer waits for: with `both`, until its records are synced on this machine and "
-        "acknowledged by the log; with `engine`, only for the log. The records are on this machine then, too, but may "
-        "be lost with its power.",
-    )
-    lease_seconds: Duration = Field(
-        default=3.0,
-        ge=0.5,
-        le=600,
-        description="The time without a sign of the leader after which another node takes over.",
-    )
-    heartbeat_seconds: Duration = Field(
-        default=0.5,
-        ge=0.05,
-        le=60,
-        description="The time without a write after which the leader appends a sign of life to the log. It must be "
-        "less than half of `lease_seconds`.",
-    )
-    silence_seconds: Duration = Field(
-        default=2.0,
-        ge=0.1,
-        le=600,
-        description="The time without an answer of the log after which the leader delivers no more messages, since "
-        "another node may lead. It must be less than `lease_seconds`.",
     )
 
 

@@ -15,7 +15,8 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from escrowmq.config import Config, ConfigError, ReplicationSection
+from escrowmq.config import Config, ConfigError
+from escrowmq.config_replication import ReplicationSection
 
 PREFIX: Final = "ESCROWMQ_"
 FILE_SUFFIX: Final = "_FILE"

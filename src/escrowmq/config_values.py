@@ -1,4 +1,4 @@
-"""The kinds of values in the configuration: how each is read, and the form in which it is described."""
+"""The kinds of values and of tables in the configuration: how each is read, and the form in which it is described."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import ValidationInfo as Info
 
 from escrowmq.units import (
@@ -30,6 +30,12 @@ MOST_CHECKS = 65_535
 TOPIC_CHECKS_FORM = 'a text of five parts, virtual host, topic, timeout, interval and checks, as in "/ orders 10s 1m 5"'
 
 VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
+
+
+class Section(BaseModel):
+    """A table of the file. Unknown keys are refused, values are not converted, and objects are immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 @dataclass(frozen=True)

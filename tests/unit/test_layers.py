@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
         *("admin", "core", "journal", "replica", "wire", "client"),
-        *("config", "definitions", "logs", "units", "text", "urls", "__version__"),
+        *("config", "config_replication", "definitions", "logs", "units", "text", "urls", "__version__"),
     ),
     "definitions": (),
     # Stored contents as Arrow columns, for the connector.
@@ -99,9 +99,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "human": (),
     "text": (),
     "urls": (),
-    "config": ("config_values", "units"),
+    "config": ("config_replication", "config_values", "units"),
+    "config_replication": ("config_values",),
     "config_values": ("units",),
-    "config_sources": ("config",),
+    "config_sources": ("config", "config_replication"),
     "logs": (),
     "inspection": (
         "core.branches.branch",

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
-from escrowmq.config import Config, ReplicationSection
+from escrowmq.config import Config
+from escrowmq.config_replication import ReplicationSection
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.engines import EngineLog, SettingsWatch, open_log
 from escrowmq.replica.engines.settings import WrongSetting
