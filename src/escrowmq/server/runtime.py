@@ -59,6 +59,7 @@ def endpoint_limits(
         links=limits.links_per_session,
         link_credit=limits.link_credit,
         unsettled=limits.unsettled_per_link,
+        session_timeout=limits.session_timeout_seconds,
         transactions=limits.transactions_per_connection,
         subscriptions=limits.subscriptions_per_connection,
         auto_create=limits.auto_create_nodes,

@@ -53,6 +53,7 @@ class EndpointLimits:
     link_credit: int = 5000  # messages that an AMQP 1.0 producer may send ahead of their answers
     session_window: int = 65_536  # transfer frames that a client may send ahead of the broker's flow
     unsettled: int = 1_000_000  # deliveries that one link of AMQP 1.0 may leave unsettled
+    session_timeout: int = 600  # seconds for which a detached session of AMQP 0-10 is kept at most; 0: it is not
     transactions: int = 1000  # open at once on one connection of AMQP 1.0
     subscriptions: int = 1024  # of the consumers of one connection of RocketMQ remoting
     auto_create: bool = True  # whether AMQP 1.0 clients create missing nodes by plain names, if they may declare them

@@ -10,6 +10,7 @@ from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.queue import Session as Owner
 from escrowmq.core.topology.vhost import VirtualHost
+from escrowmq.wire.amqp010.away import finishing
 from escrowmq.wire.amqp010.codec.frames import LEAST_FRAME_MAX, PROTOCOL_HEADER, control_frame
 from escrowmq.wire.amqp010.codec.spec import (
     CloseCode,
@@ -122,7 +123,7 @@ class Connection:
                 self.end()
         elif self.state is ConnectionState.RUNNING and self.heartbeat:
             if idle_in_ms > 2000 * self.heartbeat:
-                self.release()
+                self.release(keeps=True)
                 self.end()
             elif max(idle_in_ms, idle_out_ms) >= 500 * self.heartbeat:
                 self._outbox.put_now(_HEARTBEAT)
@@ -146,7 +147,7 @@ class Connection:
         self.state = ConnectionState.CLOSED
         self._lost = True
         self._leaving += 1
-        self.release()
+        self.release(keeps=True)
         self.flow.end()
         self._left()
 
@@ -269,7 +270,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection on the client's request. The answer follows when everything is returned."""
         self.state = ConnectionState.CLOSING
-        self.release(closed=True)
+        self.release(closed=True, keeps=True)
 
     def fail(self, fault: ConnectionFault, *, forced: bool = False) -> None:
         """Close the connection for a fault of the client, or because it is `forced`. From now on only the client's
@@ -300,15 +301,18 @@ class Connection:
         self.state = ConnectionState.CLOSED
         self.host.stir(self)
 
-    def release(self, *, closed: bool = False) -> None:
+    def release(self, *, closed: bool = False, keeps: bool = False) -> None:
         """Return everything that the sessions hold, and delete the connection's exclusive queues. Much of it follows in
         later turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
-        answer at the end.
+        answer at the end. If the broker `keeps` sessions, those with a timeout go on without a connection.
         """
         if self._ended:
             return
-        self._reader.end()
+        self._reader.flush()
         sessions = [session for session in self.sessions.values() if not session.ending]
+        if keeps:
+            sessions = [session for session in sessions if not self.part_with(session)]
+        self._reader.end()
         for session in sessions:
             session.answer_now()
             session.leave()
@@ -318,6 +322,18 @@ class Connection:
         self.flow.end_deliveries()
         self.broker.engine.requests.admit()
         self.leave(self._releasing(sessions, closed=closed))
+
+    def part_with(self, session: Session) -> bool:
+        """Let a session go on without a connection, if it may be kept. Return whether it is."""
+        if not session.may_be_kept or not self._reader.can_let_go(session):
+            return False
+        session.answer_now()
+        rest = self._reader.let_go(session)
+        self.sessions.pop(session.channel, None)
+        session.keep()
+        if rest is not None:
+            self.broker.engine.left_over.begin(finishing(session, rest))
+        return True
 
     def leave(self, work: Iterator[None]) -> None:
         """Do the work of a session or of the connection, which ends. Much of it follows in later turns."""

@@ -52,6 +52,10 @@ class QueueLocks:
         self._owners[queue] = owner
         return True
 
+    def move(self, queue: Queue, owner: Owner) -> None:
+        """Give the lock of a session that is attached again to its new connection."""
+        self._owners[queue] = owner
+
     def release(self, queue: Queue) -> None:
         """Give up the lock."""
         self._owners.pop(queue, None)

@@ -31,6 +31,7 @@ from escrowmq.wire.amqp010.faults import ConnectionFault, SessionFault
 from escrowmq.wire.amqp010.handlers import HANDLERS
 from escrowmq.wire.amqp010.ports import LATER, Content, Later, Outcome, Reply, Work
 from escrowmq.wire.amqp010.sequence import MASK, Numbers, counted, unwrapped, wire_ranges
+from escrowmq.wire.amqp010.states import SessionPhase
 
 if TYPE_CHECKING:
     from escrowmq.wire.amqp010.codec.structs import Command
@@ -47,7 +48,18 @@ _LASTING: Final = frozenset((ExchangeDeclare, ExchangeBind, QueueDeclare, Messag
 class Execution:
     """The commands that a session receives."""
 
-    __slots__ = ("_after", "_first", "_known", "_pending", "_reported", "_session", "_transfer", "current", "next")
+    __slots__ = (
+        "_after",
+        "_first",
+        "_known",
+        "_pending",
+        "_reported",
+        "_session",
+        "_transfer",
+        "current",
+        "latest",
+        "next",
+    )
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -61,6 +73,8 @@ class Execution:
         self._pending: OrderedDict[int, Command] = OrderedDict()
         self._reported = Numbers()  # to be reported at the end of the turn
         self._after = 0
+        self.latest = 0
+        """How far the log has to be synced so that all completions may be reported."""
         self._transfer: tuple[bytes, MessageTransfer] | None = None  # the last one; most of them are equal
 
     def receive(self, payload: bytes, content: Content | None) -> Work | None:
@@ -78,10 +92,15 @@ class Execution:
             command = decoded
             if type(command) is MessageTransfer:
                 self._transfer = payload, command
+        if self._session.state is SessionPhase.RESUMING:
+            self._session.refuse_new(command.NAME)
+            return None
         number = self.current = self.next
         self.next += 1
         if number < self._known:
-            self.complete(number, None)
+            if number not in self._pending:
+                self._after = max(self._after, self.latest)
+                self.complete(number, None)
             return None
         self._known = number + 1
         try:
@@ -95,8 +114,18 @@ class Execution:
             if number == self.current:  # else the handler has answered already
                 self._pending[number] = command
         elif not isinstance(outcome, (Reply, Later)):
+            self._pending[number] = command
             return self._working(number, command, outcome)
         return None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any command has come."""
+        return self._known > self._first
+
+    def resume(self) -> None:
+        """Expect the commands that have not come, because the session is attached again."""
+        self.next = self._known
 
     @property
     def fresh(self) -> bool:
@@ -155,7 +184,7 @@ class Execution:
             self._session.refuse(error, number, command.CODE)
             return None
         if not self._session.ending:
-            self.complete(number, reply)
+            self.answer(number, reply)
         return None
 
     # -- completion
@@ -176,6 +205,7 @@ class Execution:
         if reply is not None:
             after = session.broker.log.proof_lsn(reply.after)
             self._after = max(self._after, after)
+            self.latest = max(self.latest, after)
             if reply.result is not None:
                 session.send_result(number & MASK, reply.result, after)
         self._reported.add(number, number)
@@ -197,6 +227,7 @@ class Execution:
         if first <= self.current <= last:
             self.current = -1
         self._after = max(self._after, after)
+        self.latest = max(self.latest, after)
         self._reported.add(first, last)
         self._session.connection.answer_later(self._session)
         self._complete_syncs()
@@ -243,7 +274,7 @@ class Execution:
     @property
     def received(self) -> list[tuple[int, int]]:
         """The commands that were received."""
-        return [(self._first, self.next - 1)] if self.next > self._first else []
+        return [(self._first, self._known - 1)] if self.begun else []
 
     @property
     def completed(self) -> list[tuple[int, int]]:
@@ -253,8 +284,8 @@ class Execution:
             if number > at:
                 found.append((at, number - 1))
             at = number + 1
-        if self.next > at:
-            found.append((at, self.next - 1))
+        if self._known > at:
+            found.append((at, self._known - 1))
         return found
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp010.codec.spec import ErrorCode
     from escrowmq.wire.amqp010.codec.structs import Command, Struct
     from escrowmq.wire.amqp010.runs import TransferRuns
+    from escrowmq.wire.amqp010.states import SessionPhase
     from escrowmq.wire.endpoint import EndpointLimits, Host
     from escrowmq.wire.flow import OutputFlow
     from escrowmq.wire.outbox import Piece
@@ -69,6 +70,25 @@ P = TypeVar("P", bound="SessionPart")
 
 class SessionPart(Protocol):
     """The state that one class of commands has in a session. `SessionPort.part` makes it."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it can be kept while the session is detached. If not, the session ends instead."""
+        ...
+
+    def attached(self) -> None:
+        """The session was detached, and has another connection now. Nothing may be delivered before `caught_up`."""
+        ...
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        """Return the first commands, at most `most`, that are to be sent again and have numbers from `first` on, with
+        their frames.
+        """
+        ...
+
+    def caught_up(self) -> None:
+        """Everything was sent again: go on with deliveries."""
+        ...
 
     @property
     def counted_bytes(self) -> int:
@@ -135,6 +155,7 @@ class SessionPort(Protocol):
     """The largest frame that the client takes."""
     branch: TransactionBranch | None
     """The open transaction, or the branch with which the session is associated. It is set by `tx.py` and `dtx.py`."""
+    state: SessionPhase
     runs: TransferRuns | None
     """Reads transfers that look alike by slices. It is made with the first one."""
     ending: bool

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from escrowmq.core.engine import Receipt
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp010.ports import SessionPort, Work
+    from escrowmq.wire.outbox import Piece
 
 LONGEST_TTL: Final = 315_360_000_000
 """The longest time to live, in milliseconds: ten years. Longer ones are shortened."""
@@ -250,6 +251,22 @@ class IncomingTransfers:
         self._session.send(MessageReject(wire_ranges([(first, first + count - 1)]), code, text), after=after)
 
     # -- ports.SessionPart
+
+    @property
+    def lasting(self) -> bool:
+        """Publishes belong to no connection."""
+        return True
+
+    def attached(self) -> None:
+        """Check permissions and look up queues again, since the client has logged in again."""
+        self._forms.clear()
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        """Return nothing: the answers to publishes are remembered by the session."""
+        return []
+
+    def caught_up(self) -> None:
+        """Do nothing: nothing is delivered here."""
 
     @property
     def counted_bytes(self) -> int:

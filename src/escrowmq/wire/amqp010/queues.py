@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
     from escrowmq.wire.amqp010.codec.structs import Command
     from escrowmq.wire.amqp010.ports import Content, Handler, SessionPort, Work
+    from escrowmq.wire.outbox import Piece
 
 
 class Locked:
@@ -44,6 +45,23 @@ class Locked:
             self._session.host.common(QueueLocks).release(queue)
 
     # -- ports.SessionPart
+
+    @property
+    def lasting(self) -> bool:
+        """The locks are kept."""
+        return True
+
+    def attached(self) -> None:
+        """Let the locks belong to the new connection."""
+        for queue in self._queues:
+            self._session.host.common(QueueLocks).move(queue, self._session.owner)
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        """Return nothing: no command is sent to the client."""
+        return []
+
+    def caught_up(self) -> None:
+        """Do nothing: nothing is delivered here."""
 
     @property
     def counted_bytes(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.budget import FRAME, METHOD
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.wire.amqp010 import handshake
+from escrowmq.wire.amqp010.attaching import attach
 from escrowmq.wire.amqp010.codec.commands import decode_control
 from escrowmq.wire.amqp010.codec.errors import CodecError
 from escrowmq.wire.amqp010.codec.frames import (
@@ -28,7 +29,6 @@ from escrowmq.wire.amqp010.codec.spec import DetachCode, SessionAttach, SessionD
 from escrowmq.wire.amqp010.faults import ConnectionFault, SessionFault
 from escrowmq.wire.amqp010.handshake import ConnectionState
 from escrowmq.wire.amqp010.ports import Content
-from escrowmq.wire.amqp010.session import attach
 from escrowmq.wire.login import LoginFault
 from escrowmq.wire.unread import Unread
 
@@ -68,6 +68,7 @@ class Reader:
         "_flushing",
         "_grown",
         "_limits",
+        "_mixed",
         "_requests",
         "_task",
         "_unread",
@@ -83,6 +84,7 @@ class Reader:
         self._control_bytes = 0  # that they hold
         self._grown: dict[Session, None] = {}  # sessions that got a part of a command in this read
         self._flushing: dict[Session, None] = {}  # sessions that have put work off
+        self._mixed = False
         self._task: tuple[Session, Iterator[object]] | None = None  # nothing is read until it is finished
 
     def receive(self, data: bytes) -> None:
@@ -130,20 +132,39 @@ class Reader:
     def flush_later(self, session: Session) -> None:
         """Let `session` do the work that it has put off when the bytes are read, or when another one has some."""
         if session not in self._flushing:
-            self._flush()
+            self.flush()
             self._flushing[session] = None
 
     def await_rest(self, session: Session, rest: Iterator[bool | None]) -> None:
         """Read nothing more until `rest` has come to its end."""
-        before = self._task[1] if self._task is not None else ()
+        before: Iterator[object] | tuple[()] = ()
+        if self._task is not None:
+            self._mixed = self._mixed or self._task[0] is not session
+            before = self._task[1]
+        else:
+            self._mixed = False
         self._task = session, chain(before, rest)
 
     def end(self) -> None:
         """Work no more: the connection ends."""
-        self._flush()
+        self.flush()
         self._task = None
         self._grown.clear()
         self._controls.clear()
+
+    def can_let_go(self, session: Session) -> bool:
+        """Whether the work that is not finished can be divided from that of other sessions."""
+        return self._task is None or not self._mixed
+
+    def let_go(self, session: Session) -> Iterator[object] | None:
+        """Return the work of `session` that is not finished, and read on without it."""
+        self._grown.pop(session, None)
+        self._flushing.pop(session, None)
+        if self._task is None or self._task[0] is not session:
+            return None
+        (_, rest), self._task = self._task, None
+        self._connection.carry_on()
+        return rest
 
     def _wait(self, data: bytes) -> None:
         """Keep the bytes that arrive while the login is checked."""
@@ -167,13 +188,13 @@ class Reader:
 
     def _end_read(self) -> None:
         """Do what was put off until the bytes are read, and count the commands that are incomplete."""
-        self._flush()
+        self.flush()
         if self._grown:
             grown, self._grown = self._grown, {}
             for session in grown:
                 self._count(session)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Let sessions do what they have put off, since nothing may overtake it."""
         while self._flushing:
             session, _ = self._flushing.popitem()
@@ -227,7 +248,7 @@ class Reader:
                 break
             session = sessions.get(channel)
             if self._flushing and not (track and session is not None and self._publishes(session, data, at)):
-                self._flush()
+                self.flush()
                 if self._busy:
                     break  # the frame has to wait for the messages before it
             if track == 0:
@@ -338,7 +359,7 @@ class Reader:
             session.lose(fault)
             return
         if work is not None and self._works(work):
-            self._task = session, work
+            self._task, self._mixed = (session, work), False
 
     # -- controls
 
@@ -385,7 +406,7 @@ class Reader:
         connection = self._connection
         step = handshake.STEPS.get(connection.state, {}).get(type(control))
         if step is not None:
-            self._flush()
+            self.flush()
             step(connection, control)
         elif connection.state is not _State.CLOSING:
             raise ConnectionFault(f"{control.NAME} in state {connection.state.name.lower()}")

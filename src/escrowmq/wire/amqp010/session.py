@@ -1,9 +1,11 @@
 """A session: its name, its controls, what it sends, and the parts that the classes of commands have in it.
 
-A session lives as long as it is attached: the broker grants a timeout of 0, so nothing is kept for a client that comes
-back. A client detaches it with `session.detach`. A command that is refused ends it with `execution.exception` and
+A client detaches a session with `session.detach`. A command that is refused ends it with `execution.exception` and
 `session.detach` of the broker; then everything up to the client's `session.detached` is ignored. A fault in a control
 ends it with `session.detached` at once.
+
+A session whose client has asked for a timeout is kept for so long when it is detached or its connection is lost, unless
+it has a transaction. `attaching.py` attaches it again. `states.py` has its states.
 """
 
 from __future__ import annotations
@@ -12,41 +14,41 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.budget import CHANNEL
-from escrowmq.core.conditions import BrokerError, Condition
+from escrowmq.core.conditions import BrokerError
+from escrowmq.core.leftover import WAIT
 from escrowmq.core.ports import ReceiverOrigin
+from escrowmq.wire.amqp010.away import Away
 from escrowmq.wire.amqp010.codec.answers import completed_frame, result_frame
 from escrowmq.wire.amqp010.codec.commands import encode_command
 from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, HEADER, assembly, control_frame
 from escrowmq.wire.amqp010.codec.spec import (
-    DetachCode,
     ErrorCode,
     ExecutionException,
     ExecutionResult,
-    SessionAttach,
     SessionAttached,
     SessionCommandPoint,
     SessionCompleted,
-    SessionConfirmed,
     SessionDetach,
     SessionDetached,
-    SessionExpected,
     SessionFlush,
-    SessionGap,
-    SessionKnownCompleted,
-    SessionRequestTimeout,
     SessionTimeout,
     XaResult,
 )
+from escrowmq.wire.amqp010.controls import apply_control
 from escrowmq.wire.amqp010.exceptions import ERROR_CODES, exception
 from escrowmq.wire.amqp010.execution import Execution
 from escrowmq.wire.amqp010.faults import SessionFault
 from escrowmq.wire.amqp010.names import SessionNames
-from escrowmq.wire.amqp010.sequence import MASK, Numbers, counted, wire_ranges
+from escrowmq.wire.amqp010.sent import SentCommands
+from escrowmq.wire.amqp010.sequence import MASK, Numbers, wire_ranges
+from escrowmq.wire.amqp010.states import SessionPhase
 from escrowmq.wire.outbox import LARGE
 
 if TYPE_CHECKING:
     from escrowmq.core.branches.branch import TransactionBranch
+    from escrowmq.core.deadlines import Deadline
     from escrowmq.wire.amqp010.codec.frames import Assembly, Segment
     from escrowmq.wire.amqp010.codec.structs import Command, Control, Struct
     from escrowmq.wire.amqp010.codec.types import Ranges
@@ -55,33 +57,33 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp010.runs import TransferRuns
     from escrowmq.wire.outbox import Piece
 
-LONGEST_NAME: Final = 1024
-"""The longest name of a session, in octets."""
-MOST_GAPS: Final = 10_000
-"""The most ranges of commands that a client may leave incomplete."""
-_PENDING: Final = 50  # pending commands that cost one unit of the turn's work when the others are reported
-_RANGES: Final = 64  # ranges of completed commands up to which they are a single piece of work
+DETACHED_BYTES: Final = 16_384
+"""The estimated memory of a detached session, apart from what it remembers and what its parts hold."""
+_BEHIND: Final = frozenset((SessionPhase.RESUMING, SessionPhase.REPLAYING))
 
 
 class Session:
     """One session, on one channel of a connection (`ports.SessionPort`)."""
 
     def __init__(self, connection: Connection, channel: int, name: bytes) -> None:
-        self.connection = connection
-        self.channel = channel
-        self.lane = channel + 1
         self.name = name
         self.broker = connection.broker
         self.host = connection.host
         self.limits = connection.limits
         self.vhost = connection.vhost
-        self.door = connection.door
-        self.owner = connection.owner
         self.traffic = connection.traffic
+        self.user = connection.user
         self.flow = connection.flow
+        self.state = SessionPhase.ATTACHED
+        self._place(connection, channel)
+        self.timeout = 0
+        """How many seconds the session is kept when it is detached."""
+        self.sent: SentCommands | None = None  # if it has a timeout
+        self.unfinished = 0
+        """The pieces of work that are carried on without a connection."""
+        self._deadline: Deadline | None = None
         self.branch: TransactionBranch | None = None
         self.ending = False
-        self.frame_max = connection.frame_max
         self.runs: TransferRuns | None = None
         self.refused = False  # the broker has ended the session, and waits for the client's answer
         self.next_id = 0
@@ -94,10 +96,14 @@ class Session:
         self.broker.engine.channels[connection.user] += 1
         self.broker.engine.counters.channels_opened += 1
 
-    @property
-    def user(self) -> str:
-        """The authenticated user."""
-        return self.connection.user
+    def _place(self, connection: Connection, channel: int) -> None:
+        """Be on a channel of a connection. `flow` follows when deliveries may follow."""
+        self.connection: Connection | Away = connection
+        self.channel = channel
+        self.lane = channel + 1
+        self.frame_max = connection.frame_max
+        self.door = connection.door
+        self.owner = connection.owner
 
     @property
     def label(self) -> str:
@@ -108,6 +114,11 @@ class Session:
     def origin(self) -> ReceiverOrigin:
         """See `Receiver.origin`."""
         return ReceiverOrigin(str(self.connection.peer), self.channel, self.user)
+
+    @property
+    def parts(self) -> list[SessionPart]:
+        """The parts that were made."""
+        return list(self._parts.values())
 
     def part(self, kind: Callable[[SessionPort], P]) -> P:
         """See `SessionPort.part`."""
@@ -123,12 +134,29 @@ class Session:
         """See `SessionPort.send`."""
         number = self.next_id
         self.next_id += 1
-        if not self.ending:
-            segments: list[Segment] = [(COMMAND, encode_command(command))]
+        if self.ending:
+            return number
+        payload = encode_command(command)
+        if self.sent is not None:
+            self._remember(number, payload, after)
+        if self.state is SessionPhase.ATTACHED:
+            segments: list[Segment] = [(COMMAND, payload)]
             if content is not None:
                 segments += ((HEADER, content.header), (BODY, content.body))
-            self._put(assembly(self.channel, segments, self.connection.frame_max), after)
+            self._put(assembly(self.channel, segments, self.frame_max), after)
         return number
+
+    def _remember(self, number: int, payload: bytes, after: int) -> None:
+        """Remember a command for a client that loses its connection. If it is too much, the session is not kept."""
+        sent = self.sent
+        assert sent is not None
+        before = sent.bytes // STEP
+        sent.add(number, payload, after)
+        if sent.full and self.state is SessionPhase.ATTACHED:
+            self.timeout, self.sent = 0, None
+            self.send_control(SessionTimeout(0))
+        if sent.bytes // STEP != before:
+            self.count_held()
 
     def send_frames(self, pieces: list[Piece], count: int) -> int:
         """See `SessionPort.send_frames`."""
@@ -147,7 +175,8 @@ class Session:
 
     def send_result(self, number: int, result: Struct, after: int) -> None:
         """Send the result of a command when the log is synced up to `after`."""
-        if type(result) is XaResult and result.status is not None and not self.ending:
+        attached = self.state is SessionPhase.ATTACHED and not self.ending
+        if type(result) is XaResult and result.status is not None and attached:
             self.next_id += 1
             self.connection.put(self.lane, result_frame(self.channel, number, result.status), after)
         else:
@@ -229,6 +258,10 @@ class Session:
     @property
     def _held_bytes(self) -> int:
         held = sum(part.counted_bytes for part in self._parts.values())
+        if self.sent is not None:
+            held += self.sent.bytes
+        if self.state is SessionPhase.DETACHED:
+            held += DETACHED_BYTES
         return held + self.assembly.held_bytes if self.assembly is not None else held
 
     def count_held(self) -> None:
@@ -251,87 +284,103 @@ class Session:
     def control(self, control: Control) -> None:
         """Apply a control. Raises SessionFault, BrokerError."""
         self.flush_parts()
-        handler = CONTROLS.get(type(control))
-        if handler is None:
-            raise SessionFault(DetachCode.NORMAL, f"{control.NAME} is not for a server")
         if not self.ending:
-            handler(self, control)
+            apply_control(self, control)
 
-    def request_timeout(self, control: SessionRequestTimeout) -> None:
-        """Grant no time: nothing of a session is kept when it is detached."""
-        self.send_control(SessionTimeout(0))
-
-    def command_point(self, control: SessionCommandPoint) -> None:
-        """Number the following commands from here on. Raises SessionFault."""
-        if control.command_offset:
-            raise SessionFault(DetachCode.UNKNOWN_IDS, "a command cannot be continued in its middle")
-        self.execution.begin_at(control.command_id or 0)
-
-    def completed(self, control: SessionCompleted) -> None:
-        """Note that the client has completed commands of the broker. Many ranges are noted in pieces. Raises
-        SessionFault, INVALID_ARGUMENT.
+    def refuse_new(self, what: str) -> None:
+        """End a session that was kept, because its client does not know of it (`session.expected`). The numbers of
+        such a client mean other commands, so they must not be compared with those that were received.
         """
-        ranges = counted(control.commands or (), self.next_id)
-        for _, last in ranges:
-            if last >= self.next_id:
-                raise SessionFault(DetachCode.UNKNOWN_IDS, f"command {last} was completed, but never sent")
-        work = self._completing(ranges, control)
-        if len(ranges) > _RANGES:
+        text = f"{what} came before session.expected: the session has state, but the client attaches it as a new one"
+        self.end(ErrorCode.ILLEGAL_STATE, text)
+
+    @property
+    def gaps(self) -> int:
+        """In how many places the client has completed commands, but not those before."""
+        return len(self._completed)
+
+    def note_completed(self, first: int, last: int) -> None:
+        """Note that the client has completed commands, or that they are not sent again."""
+        for each in self._completed.add(first, last):
+            if self.sent is not None:
+                self.sent.drop(*each)
+            for part in list(self._parts.values()):
+                part.completed(*each)
+
+    # -- being kept
+
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether the session outlives its connection: it has a timeout, no part that must end, and there is room."""
+        return (
+            self.timeout > 0
+            and not self.ending
+            and self.sent is not None
+            and not self.sent.full
+            and all(part.lasting for part in self._parts.values())
+            and self.host.common(SessionNames).may_keep(self.user)
+            and not self.broker.holdings.excess(self.user, self.vhost.name, DETACHED_BYTES)
+        )
+
+    def keep(self) -> None:
+        """Be without a connection, for the time that was granted. Nothing is delivered meanwhile."""
+        self.assembly = None
+        self.connection = away = Away(self.connection)
+        self.flow = away.flow
+        self.state = SessionPhase.DETACHED
+        self.host.common(SessionNames).kept(self.user)
+        self.count_held()
+        engine = self.broker.engine
+        self._deadline = engine.deadlines.set(engine.now + self.timeout * 1000, self.expire)
+
+    def expire(self) -> None:
+        """End a session that is detached."""
+        self.leave()
+        self.broker.engine.left_over.begin(self.releasing())
+
+    def resume(self, connection: Connection, channel: int) -> None:
+        """Be attached again. The client says from where on the broker's commands are sent again
+        (`session.expected`); until then none is.
+        """
+        self._kept_no_more()
+        self._place(connection, channel)
+        self.limits, self.traffic = connection.limits, connection.traffic
+        self.state = SessionPhase.RESUMING
+        self.execution.resume()
+        self.count_held()
+        for part in self._parts.values():
+            part.attached()
+        work = self._resuming(connection)
+        if self.unfinished:
             self.await_rest(work)
         else:
             deque(work, 0)
 
-    def _completing(self, ranges: list[tuple[int, int]], control: SessionCompleted) -> Iterator[None]:
-        """Yield whenever the turn's budget is used up. Raises LIMIT_EXCEEDED."""
-        requests = self.broker.engine.requests
-        for first, last in ranges:
-            if last < 0:
-                continue
-            new = self._completed.add(max(first, 0), last)
-            for each in new:
-                for part in list(self._parts.values()):
-                    part.completed(*each)
-            requests.left -= 1
-            if requests.left <= 0:
-                yield None
-        if len(self._completed) > MOST_GAPS:
-            raise BrokerError(Condition.LIMIT_EXCEEDED, f"commands are incomplete in {len(self._completed)} places")
-        if control.timely_reply:
-            self.send_control(SessionKnownCompleted(control.commands))
+    def _resuming(self, connection: Connection) -> Iterator[bool | None]:
+        """Answer the client when the commands that it has sent before are executed. Nothing is read until then."""
+        while self.unfinished and self.connection is connection:
+            yield WAIT
+        if self.ending or self.connection is not connection:
+            return
+        self.send_control(SessionAttached(self.name))
+        self.send_control(SessionFlush(expected=True, confirmed=True, completed=True))
+        if self.execution.completed:
+            self.send_completed(wire_ranges(self.execution.completed), self.execution.latest)
+        deque(self.dropping_forbidden(), 0)
 
-    def flush(self, control: SessionFlush) -> None:
-        """Report the commands that are expected, confirmed, or completed."""
-        self.execution.report()
-        execution = self.execution
-        if control.expected:
-            following = execution.next & MASK
-            self.send_control(SessionExpected(((following, following),)))
-        if control.confirmed:
-            self.send_control(SessionConfirmed(wire_ranges(execution.received)))
-        if control.completed:
-            self.broker.engine.requests.left -= execution.pending_count // _PENDING
-            self.send_control(SessionCompleted(wire_ranges(execution.completed)))
+    def caught_up(self) -> None:
+        """Everything that the client has not got was sent again: deliver and send as before."""
+        assert not isinstance(self.connection, Away)
+        self.state = SessionPhase.ATTACHED
+        self.flow = self.connection.flow
+        for part in self._parts.values():
+            part.caught_up()
 
-    def gap(self, control: SessionGap) -> None:
-        """Skip commands that do not come. Raises INVALID_ARGUMENT."""
-        self.execution.skip(control.commands or ())
-
-    def ignore(self, control: Control) -> None:
-        """Do nothing: the broker sends nothing again, so it need not know what has arrived."""
-
-    def detach(self, control: SessionDetach) -> None:
-        """End the session, as the client asks. The answer follows when everything is returned. Raises SessionFault."""
-        if control.name != self.name:
-            raise SessionFault(DetachCode.NOT_ATTACHED, "a session of another name was to be detached")
-        self.answer_now()
-        self.leave()
-        self.connection.leave(self._detaching())
-
-    def _detaching(self) -> Iterator[None]:
-        yield from self.releasing()
-        if self.connection.sessions.get(self.channel) is self:
-            self.send_control(SessionDetached(self.name, DetachCode.NORMAL))
-            del self.connection.sessions[self.channel]
+    def _kept_no_more(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self.host.common(SessionNames).kept_no_more(self.user)
 
     # -- the end
 
@@ -355,6 +404,9 @@ class Session:
             return
         self.answer_now()
         self.report(ErrorCode(raised.error_code or 0), raised.description or "")
+        if self.state in _BEHIND:
+            self.state = SessionPhase.ATTACHED
+            self.send_control(SessionCommandPoint(self.next_id & MASK, 0))
         self.send(raised, after=after)
         self.send_control(SessionDetach(self.name))
         self.refused = True
@@ -385,7 +437,8 @@ class Session:
         self.ending = True
         self.assembly = None
         self._flushing.clear()
-        self.host.common(SessionNames).remove(self.user, self.name, self)
+        self._kept_no_more()
+        self.host.common(SessionNames).remove(self.user, self.vhost.name, self.name, self)
         for part in self._parts.values():
             part.leave()
 
@@ -433,48 +486,3 @@ class Session:
         for part in self._parts.values():
             found.update(part.row())
         return found
-
-
-CONTROLS: Final[dict[type[Control], Callable[[Session, Any], None]]] = {
-    SessionDetach: Session.detach,
-    SessionRequestTimeout: Session.request_timeout,
-    SessionTimeout: Session.ignore,
-    SessionCommandPoint: Session.command_point,
-    SessionExpected: Session.ignore,
-    SessionConfirmed: Session.ignore,
-    SessionCompleted: Session.completed,
-    SessionKnownCompleted: Session.ignore,
-    SessionFlush: Session.flush,
-    SessionGap: Session.gap,
-}
-"""The controls of an attached session."""
-
-
-def attach(connection: Connection, channel: int, control: SessionAttach) -> None:
-    """Attach a session to a channel that has none, as the client asks, or refuse it with `session.detached`.
-
-    A user's name that another channel has is refused as busy. With `force`, the other session is ended first.
-    """
-    name, user = control.name or b"", connection.user
-    names = connection.host.common(SessionNames)
-    other = names.find(user, name)
-    code, text = None, ""
-    if len(name) > LONGEST_NAME or not name:
-        code, text = DetachCode.NOT_ATTACHED, f"the name of a session has {len(name)} octets"
-    elif other is not None and not control.force:
-        code, text = DetachCode.SESSION_BUSY, f"the session is attached by {other.label}"
-    else:
-        try:
-            connection.broker.access.check_channels(user, connection.broker.engine.channels[user])
-        except BrokerError as error:
-            code, text = DetachCode.TRANSPORT_BUSY, error.text
-    if code is not None:
-        connection.failed(int(code), f"channel {channel}: {text}")
-        connection.detached(channel, name, code)
-        return
-    if other is not None:
-        other.lose(SessionFault(DetachCode.SESSION_BUSY, f"the session was taken over by {connection.label}"))
-    session = connection.sessions[channel] = Session(connection, channel, name)
-    names.add(user, name, session)
-    session.send_control(SessionAttached(name))
-    session.send_control(SessionCommandPoint(0, 0))

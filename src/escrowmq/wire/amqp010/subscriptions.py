@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from escrowmq.core.queues.selection import Selector
     from escrowmq.wire.amqp010.codec.types import Value
     from escrowmq.wire.amqp010.ports import Content, SessionPort
+    from escrowmq.wire.outbox import Piece
 
 MOST_RELEASED: Final = 10_000
 """The most ranges of deliveries that a client may release in one transaction."""
@@ -56,8 +57,16 @@ class QueueSubscription:
         self.flushes: list[int] = []
         self.window = CreditWindow(consumer)
         self.limited = True
-        self.transfers = OutgoingTransfers(
-            destination, session.channel, session.frame_max, explicit=explicit, acquired=not consumer.browses
+        self.transfers = self.outgoing(session)
+
+    def outgoing(self, session: SessionPort) -> OutgoingTransfers:
+        """Return what builds its transfers for the present channel of `session`."""
+        return OutgoingTransfers(
+            self.destination,
+            session.channel,
+            session.frame_max,
+            explicit=self.explicit,
+            acquired=not self.consumer.browses,
         )
 
     @property
@@ -251,6 +260,40 @@ class Subscriptions:
         self.session.end(ErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
 
     # -- ports.SessionPart
+
+    @property
+    def lasting(self) -> bool:
+        """Subscriptions and unsettled deliveries are kept. The output of a session that is detached is not writable."""
+        return True
+
+    def attached(self) -> None:
+        """Build transfers for the new channel."""
+        for subscription in self.found.values():
+            subscription.transfers = subscription.outgoing(self.session)
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        """Return transfers that are unsettled. Messages that the client has acquired after they were shown to it have
+        arrived.
+        """
+        found: list[tuple[int, list[Piece]]] = []
+        builders: dict[QueueSubscription, OutgoingTransfers] = {}
+        for tag, entries, consumer in self.unsettled.stretches(first + 1):
+            if len(found) >= most:
+                break
+            subscription = consumer.view
+            if not isinstance(subscription, QueueSubscription):
+                continue
+            builder = builders.get(subscription)
+            if builder is None:
+                builder = builders[subscription] = subscription.outgoing(self.session)
+            begin = max(first + 1 - tag, 0)
+            for number, entry in enumerate(entries[begin : begin + most], tag - 1 + begin):
+                found.append((number, builder.build([entry])))
+        return found[:most]
+
+    def caught_up(self) -> None:
+        """Serve the consumers that have waited."""
+        self.wake()
 
     def flush(self) -> None:
         """Do nothing: no work is put off."""

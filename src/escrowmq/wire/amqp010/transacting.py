@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from escrowmq.core.branches.branch import TransactionBranch
     from escrowmq.wire.amqp010.ports import SessionPort
+    from escrowmq.wire.outbox import Piece
 
 
 class Transacting:
@@ -80,6 +81,23 @@ class Transacting:
         session.end(ErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
 
     # -- ports.SessionPart
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the session has no mode. The work of a lost connection is rolled back (TX-10, DTX-7), and a client
+        that went on with the session would commit the rest of it.
+        """
+        return not self._local and self._demarcation is None
+
+    def attached(self) -> None:
+        """Do nothing: only a session without a mode is kept."""
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        """Return nothing: no command is sent to the client."""
+        return []
+
+    def caught_up(self) -> None:
+        """Do nothing: nothing is delivered here."""
 
     @property
     def counted_bytes(self) -> int:

@@ -86,6 +86,12 @@ class TransferReader(IncomingTransfers):
         self._known: dict[tuple[str | None, int | None, bytes], TransferLook] = {}
         self._wishes_by_value: dict[Wishes, Wishes] = {}  # one object for equal ones, by which runs are found
 
+    def attached(self) -> None:
+        """Forget how transfers looked on the other channel."""
+        super().attached()
+        self._known.clear()
+        self.runs = self._session.runs = TransferRuns(self._session, self, self._shapes)
+
     def read(self, command: MessageTransfer, content: Content | None) -> None:
         """Read one transfer. Raises BrokerError for a fault that ends the session."""
         header = content.header if content is not None else b""

@@ -31,7 +31,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     SessionTimeout,
 )
 from escrowmq.wire.amqp010.ports import LATER, Content, SessionPort
-from escrowmq.wire.amqp010.session import LONGEST_NAME, Session
+from escrowmq.wire.amqp010.session import Session
 from escrowmq.wire.outbox import Piece
 from tests.unit.wire.amqp010.clients import Client, server
 
@@ -44,6 +44,17 @@ class Recorder:
         self.calls: list[object] = []
         self.counted_bytes = 0
         self.refusal: BrokerError | None = None
+
+    lasting = True
+
+    def attached(self) -> None:
+        self.calls.append("attached")
+
+    def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
+        return []
+
+    def caught_up(self) -> None:
+        self.calls.append("caught up")
 
     def flush(self) -> None:
         self.calls.append("flush")
@@ -154,17 +165,11 @@ def test_users_have_names_of_their_own() -> None:
     Client(made, "alice")
 
 
-@pytest.mark.parametrize("name", [b"", b"n" * (LONGEST_NAME + 1)])
-def test_a_name_has_a_length(name: bytes) -> None:
-    client = Client(attaches=False)
-    client.control(SessionAttach(name))
-    assert client.expect(SessionDetached).code == DetachCode.NOT_ATTACHED
-
-
-def test_no_time_is_granted() -> None:
-    client = Client()
+@pytest.mark.parametrize(("limit", "granted"), [(600, 600), (7200, 3600), (0, 0)])
+def test_a_time_is_granted_up_to_the_limit(limit: int, granted: int) -> None:
+    client = Client(server(session_timeout=limit))
     client.control(SessionRequestTimeout(3600))
-    assert client.expect(SessionTimeout).timeout == 0
+    assert client.expect(SessionTimeout).timeout == granted
 
 
 def test_flush_reports_what_is_asked_for() -> None:
