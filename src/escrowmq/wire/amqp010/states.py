@@ -5,8 +5,7 @@
 | ATTACHED | commands are received and sent | `session.detach`, or a lost connection: DETACHED |
 | DETACHED | no connection; what is sent is remembered | `session.attach`: RESUMING; the timeout: the end |
 | RESUMING | attached again; commands are refused | `session.expected`: REPLAYING; as ATTACHED: DETACHED |
-| REPLAYING | commands are received, and the broker's are sent again in order, new ones behind them | all are sent:
-ATTACHED; as ATTACHED: DETACHED |
+| REPLAYING | commands are received; the broker's are sent again | all sent: ATTACHED; as ATTACHED: DETACHED |
 
 A session that may not be kept ends instead of being DETACHED.
 """
