@@ -34,6 +34,7 @@ _UNSET: Final = ("mirror", "sources", "subject_transform", "republish", "sealed"
 _PAUSE: Final = 0.1
 _ANSWER_SECONDS: Final = 2.0
 _STREAM_NOT_FOUND: Final = 10059
+_NO_PEERS: Final = 10005
 
 
 class StreamMissing(Exception):  # noqa: N818 - named after the event
@@ -60,12 +61,21 @@ class NatsStream:
                 "subjects": [self.address.subject],
                 "num_replicas": self.address.replicas,
             }
-            answer = await self._ask(f"STREAM.CREATE.{self.address.name}", settings)
+            answer = await self._create(settings)
             if "error" in answer:
                 raise ConnectionError(
                     f"{self._where} with {self.address.replicas} replicas cannot be created on NATS at "
                     f"{self.address}: {answer['error'].get('description')}"
                 ) from None
+
+    async def _create(self, settings: dict[str, object]) -> dict[str, Any]:
+        """Ask for the stream, and wait for nodes that have just started and do not take replicas yet."""
+        give_up = time.monotonic() + self._timeout
+        while True:
+            answer = await self._ask(f"STREAM.CREATE.{self.address.name}", settings)
+            if answer.get("error", {}).get("err_code") != _NO_PEERS or time.monotonic() > give_up:
+                return answer
+            await asyncio.sleep(_PAUSE)
 
     async def check(self) -> list[WrongSetting]:
         """Return the settings that are wrong now. Raises OSError."""
