@@ -22,7 +22,7 @@ from escrowmq.core.records.reservations import decode_held
 from escrowmq.core.records.settling import decode_settle
 from escrowmq.core.records.termini import decode_acquired, decode_given_back
 from escrowmq.wire.formats import ids_of_each
-from escrowmq.wire.neutral import Id
+from escrowmq.wire.neutral import Id, id_text
 
 Payload = bytes | memoryview
 
@@ -230,9 +230,7 @@ def _ids(data: Payload, at: int) -> list[tuple[str | None, str | None]]:
 
 
 def _text(value: Id | None) -> str | None:
-    if value is None or type(value) is str:
-        return value
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return value if value is None or type(value) is str else id_text(value)
 
 
 _READERS: Final[Mapping[int, Callable[[int, Payload], Iterable[Found]]]] = {

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from escrowmq.history.events import Found, IndexedBlock, IndexedBranch, IndexedPlacement, MessageEvent
+from escrowmq.wire.neutral import id_spellings
 
 FOLDER: Final = "index"
 NAME: Final = "messages.sqlite"
 WIDE: Final = 4096
 """Events about more messages than this are looked at one by one."""
-VERSION: Final = 2
+VERSION: Final = 3
 CACHE_KIB: Final = 32 << 10
 """Memory for the parts of the file that are written to. Ids are often random, and so are their places in it."""
 MOST: Final = 200
@@ -194,15 +195,15 @@ class MessageIndex:
 
     def search(self, ident: str) -> list[IndexedPlace]:
         """Return messages with this message id or correlation id, the oldest first, at most `MOST`."""
-        return self._places("m.id = ?1 or m.correlation = ?1", ident)
+        return self._spelled("m.id in ({}) or m.correlation in ({})", ident)
 
     def with_id(self, message_id: str) -> list[IndexedPlace]:
         """Return messages with this message id, like `search`."""
-        return self._places("m.id = ?1", message_id)
+        return self._spelled("m.id in ({})", message_id)
 
     def with_correlation(self, correlation_id: str) -> list[IndexedPlace]:
         """Return messages with this correlation id, like `search`."""
-        return self._places("m.correlation = ?1", correlation_id)
+        return self._spelled("m.correlation in ({})", correlation_id)
 
     def at(self, vhost: str, queue: str, position: int) -> list[IndexedPlace]:
         """Return the ids of the message at a position of a queue. It is empty for one without ids."""
@@ -234,6 +235,12 @@ class MessageIndex:
         """Return the xid of a branch."""
         row = self._db.execute("select xid from branch where number = ?", (branch,)).fetchone()
         return None if row is None else row[0]
+
+    def _spelled(self, condition: str, ident: str) -> list[IndexedPlace]:
+        """Return the places that fulfil `condition`, which has `{}` for the spellings of an id."""
+        spellings = id_spellings(ident)
+        values = ", ".join(f"?{number}" for number in range(1, len(spellings) + 1))
+        return self._places(condition.replace("{}", values), *spellings)
 
     def _places(self, condition: str, *values: object) -> list[IndexedPlace]:
         self._insert()

@@ -44,6 +44,17 @@ def test_a_message_is_found_by_each_id_on_each_queue(index: MessageIndex) -> Non
     assert index.at("/", "orders", 7) == []
 
 
+@pytest.mark.parametrize("written", ["{}", "ID:{}", "urn:uuid:{}", "ID:AMQP_UUID:{}"])
+def test_a_uuid_is_found_as_each_client_writes_it(index: MessageIndex, written: str) -> None:
+    uuid = "8c24e7b7-2002-3bc0-bb4b-a8af3631019d"
+    index.add([IndexedBlock(100, [(uuid, None), ("other", "x")], [(1, 5)])], 100, 7)
+    index.add([IndexedBlock(200, [(None, uuid)], [(1, 7)])], 200, 8)
+    ident = written.format(uuid)
+    assert places(index, ident) == [("orders", 5), ("orders", 7)]
+    assert [place.position for place in index.with_id(ident)] == [5]
+    assert [place.position for place in index.with_correlation(ident)] == [7]
+
+
 def test_half_of_a_surrogate_pair_in_a_text_is_a_question_mark(index: MessageIndex) -> None:
     index.add([IndexedBlock(100, [("\udcff", "\ud800x")], [(1, 0)]), IndexedBranch(3, "1:\udcff:")], 100, 7)
     index.add([MessageEvent(1, 0, 1, "published", "\udcff")], 100, 7)

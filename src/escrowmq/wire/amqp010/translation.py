@@ -27,6 +27,7 @@ from escrowmq.wire.neutral import (
     UInt32,
     UInt64,
     UniqueId,
+    uuid_text,
 )
 
 SUBJECT: Final = "qpid.subject"
@@ -273,8 +274,7 @@ def _own(value: Plain) -> Value:
 def _octets(value: Id | None) -> bytes | None:
     """An id as the octets that a client of AMQP 0-10 expects: those of its text."""
     if isinstance(value, UniqueId):
-        digits = value.hex()
-        return f"{_URN}{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+        return (_URN + uuid_text(value)).encode()
     if isinstance(value, int):
         return str(int(value)).encode()
     return value.encode() if isinstance(value, str) else value

@@ -38,6 +38,7 @@ from escrowmq.wire.neutral import (
     UInt32,
     UInt64,
     UniqueId,
+    uuid_text,
 )
 
 ENCODED: Final = "amqp-1.0"
@@ -223,8 +224,7 @@ def _text_of(value: Id | None, headers: FieldTable, name: str) -> str | None:
 
 
 def _uuid(value: bytes) -> str:
-    digits = value.hex()
-    return f"{_URN}{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return _URN + uuid_text(value)
 
 
 def _field(value: Any) -> FieldValue:
