@@ -213,7 +213,8 @@ def test_a_login_by_a_token_that_another_site_sends_is_refused() -> None:
     assert stranger().send("/console/login", {"token": "ann:tag:monitoring"}, **headers).status == 403
 
 
-OPEN = {("GET", "/health"), ("GET", "/"), ("GET", "/console"), ("GET", "/console/login"), ("POST", "/console/login")}
+HEALTH = {("GET", "/health"), ("GET", "/health/leader")}
+OPEN = HEALTH | {("GET", "/"), ("GET", "/console"), ("GET", "/console/login"), ("POST", "/console/login")}
 """What may be asked without a login. The first says only whether the broker answers, the others lead to the login."""
 NAMED = {"{path:path}": "", "{name}": "branch-commit"}
 
