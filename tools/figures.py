@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ END: Final = "<!-- end of figures -->"
 
 NO_RESULTS: Final = "No results are recorded yet; `make bench` measures the brokers and writes them."
 OWN: Final = "EscrowMQ"
+MARKS: Final = ("\\*", "†", "‡")
+"""Of rows that were measured on other machines than most."""
 
 Rows = Mapping[tuple[str, str], str]
 """The titles of the figures that a page shows, by scenario and figure."""
@@ -317,7 +320,7 @@ def table(results: dict[str, Any], wanted: Rows) -> str:
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
         if figure is not None:
             own, other = cell(figure, "EscrowMQ"), cell(figure, "RabbitMQ")
-            rows.append(f"| {title} | {own} | {other} | {times(figure['ratio'])} |")
+            rows.append(f"| {title}{mark(results, scenario)} | {own} | {other} | {times(figure['ratio'])} |")
     head = ["| | EscrowMQ | RabbitMQ | ratio |", "|---|---:|---:|---:|"]
     return "\n".join([*head, *rows])
 
@@ -333,7 +336,7 @@ def pair_table(results: dict[str, Any], pairs: Pairs) -> str:
                 cells += ["–"] * 3
             else:
                 cells += [cell(figure, "EscrowMQ"), cell(figure, "RabbitMQ"), times(figure["ratio"])]
-        rows.append(f"| {title} | {' | '.join(cells)} |")
+        rows.append(f"| {title}{mark(results, *scenarios)} | {' | '.join(cells)} |")
     head = [
         "| | uniform: EscrowMQ | RabbitMQ | ratio | varied: EscrowMQ | RabbitMQ | ratio |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -348,7 +351,8 @@ def neighbour_table(results: dict[str, Any], wanted: Neighbours) -> str:
         found = results["scenarios"].get(scenario, {}).get("figures", {})
         if scenario in found:
             longest = found[f"{scenario}.worst"]
-            rows.append(f"| {title} | {cell(found[scenario], 'EscrowMQ')} | {cell(longest, 'EscrowMQ')} |")
+            p99, worst = cell(found[scenario], OWN), cell(longest, OWN)
+            rows.append(f"| {title}{mark(results, scenario)} | {p99} | {worst} |")
     if not rows:
         return ""
     head = ["Latency of 5,000 messages per second while another client …", ""]
@@ -362,7 +366,7 @@ def peer_table(results: dict[str, Any], wanted: Comparison) -> str:
         figure = results["scenarios"].get(scenario, {}).get("figures", {}).get(name)
         if figure is not None:
             cells = [cell(figure, broker) for broker in ("EscrowMQ", *peers)]
-            rows.append(f"| {title} | {' | '.join(cells)} | {times(figure['ratio'])} |")
+            rows.append(f"| {title}{mark(results, scenario)} | {' | '.join(cells)} | {times(figure['ratio'])} |")
     if not rows:
         return ""
     head = [
@@ -387,25 +391,34 @@ def grid_table(results: dict[str, Any], wanted: Grid) -> str:
     return "\n".join([*head, *rows])
 
 
-def machines(results: dict[str, Any], wanted: Figures) -> str:
-    """Describe the machines of the measurements; if there are several, each with its rows."""
-    titles = [(scenario, title) for (scenario, _), title in wanted.rows.items()]
-    for each in wanted.comparisons:
-        titles += [(scenario, f"{each.name}: {title.removeprefix('— ')}") for (scenario, _), title in each.rows.items()]
-    titles += [(scenario, f"latency while another client {title}") for scenario, title in wanted.neighbours.items()]
-    for title, (uniform, varied) in wanted.pairs.items():
-        titles += [(uniform, f"{title}, uniform"), (varied, f"{title}, varied")]
+def marked(results: dict[str, Any], wanted: Figures) -> tuple[dict[str, Any], str]:
+    """Return the results with marks on the scenarios of other machines than most, and a text about the machines."""
+    scenarios = [scenario for scenario, _ in wanted.rows]
+    scenarios += [scenario for each in wanted.comparisons for scenario, _ in each.rows]
+    scenarios += [*wanted.neighbours, *(scenario for pair in wanted.pairs.values() for scenario in pair)]
     if wanted.grid is not None:
-        titles.append((wanted.grid.scenario, "the table"))
-    rows: dict[str, list[str]] = {}
-    for scenario, title in titles:
-        if scenario in results["scenarios"]:
-            facts = results["scenarios"][scenario].get("machine", results["machine"])
-            rows.setdefault(place(facts), []).append(title.removeprefix("— "))
+        scenarios.append(wanted.grid.scenario)
+    places = {
+        scenario: place(results["scenarios"][scenario].get("machine", results["machine"]))
+        for scenario in scenarios
+        if scenario in results["scenarios"]
+    }
+    count = Counter(places.values())
+    first, *others = sorted(count, key=lambda where: -count[where]) or [place(results["machine"])]
+    marks = dict(zip(others, MARKS, strict=False))
+    found = {
+        scenario: values | {"mark": marks.get(places.get(scenario, first), "")}
+        for scenario, values in results["scenarios"].items()
+    }
+    more = "".join(f" Rows with {mark} were measured on {where}." for where, mark in marks.items())
     versions = f"Versions: {', '.join(results['versions'].values())}."
-    first, *others = sorted(rows, key=lambda where: -len(rows[where])) or [place(results["machine"])]
-    more = "".join(f" On {where}: {'; '.join(rows[where])}." for where in others)
-    return f"Medians, on: {first}.{more} {versions}"
+    return results | {"scenarios": found}, f"Medians, on {first}.{more} {versions}"
+
+
+def mark(results: dict[str, Any], *scenarios: str) -> str:
+    """Return the mark of the scenarios' machine, after a space, or nothing."""
+    marks = (results["scenarios"].get(scenario, {}).get("mark") for scenario in scenarios)
+    return "".join(f" {each}" for each in dict.fromkeys(marks) if each)
 
 
 def place(facts: dict[str, Any]) -> str:
@@ -420,14 +433,15 @@ def figures(results: dict[str, Any] | None, wanted: Figures) -> str:
     """Return the text between the marks."""
     if results is None:
         return NO_RESULTS
+    results, machines = marked(results, wanted)
     if wanted.grid is not None:
         found = grid_table(results, wanted.grid)
-        return f"{found}\n\n{machines(results, wanted)}" if found else NO_RESULTS
+        return f"{found}\n\n{machines}" if found else NO_RESULTS
     more = (
         neighbour_table(results, wanted.neighbours),
         *(peer_table(results, each) for each in wanted.comparisons),
     )
-    parts = [table(results, wanted.rows), *filter(None, more), machines(results, wanted)]
+    parts = [table(results, wanted.rows), *filter(None, more), machines]
     if wanted.pairs:
         parts.insert(0, pair_table(results, wanted.pairs))
     return "\n\n".join(parts)

@@ -126,8 +126,9 @@ def test_rows_of_several_machines_say_which() -> None:
     results["scenarios"]["history"]["machine"] = {**RESULTS["machine"], "cpu": "another CPU"}
     text = figures.figures(results, README)
     where = "2 cores shared by broker and load tool, 8,000 MB, ext4, Python 3.11.7"
-    rows = "restart with 1,000 messages, after 10,000,000 others"
-    assert f"Medians, on: some CPU, {where}. On another CPU, {where}: {rows}. Versions: " in text
+    assert "| restart with 1,000 messages, after 10,000,000 others \\* |" in text
+    assert f"Medians, on some CPU, {where}. Rows with \\* were measured on another CPU, {where}. Versions: " in text
+    assert text.count("\\*") == 2
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(None, "–"), (10.04, "10.0×"), (0.777, "0.78×"), (0.0221, "0.022×")])
