@@ -45,7 +45,9 @@ class Branches010(Scenario):
 
     peers = ()
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: int = _PAIRS) -> None:
+        """Each protocol runs twice in each pair."""
+        self._pairs = pairs
         super().__init__(
             "amqp010-xa",
             (
@@ -62,9 +64,9 @@ class Branches010(Scenario):
         for name, load in _BRANCHES.items():
             runs: dict[tuple[str, ...], list[dict[str, Any]]] = {(): [], _PROTOCOL: []}
             # In short pieces, each protocol as often first as second, because the speed of the disk varies.
-            for order in ([(), _PROTOCOL], [_PROTOCOL, ()]) * _PAIRS:
+            for order in ([(), _PROTOCOL], [_PROTOCOL, ()]) * self._pairs:
                 for protocol in order:
-                    runs[protocol].append(self._run(broker, load, protocol, settings.duration / (2 * _PAIRS)))
+                    runs[protocol].append(self._run(broker, load, protocol, settings.duration / (2 * self._pairs)))
             own, other = (median([each["rates"]["confirm"] for each in runs[key]]) for key in (_PROTOCOL, ()))
             figures[f"{self.name}.{name}"] = own
             figures[f"{self.name}.{name}-share"] = own / other

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.amqp010 import Branches010
 from bench.backlogs import PriorityBacklog
 from bench.brokers import Broker, EscrowMQ, TimedEscrowMQ
 from bench.http_lists import HttpEscrowMQ, HttpLists
@@ -52,7 +53,7 @@ def test_a_steady_load_yields_its_figure(broker: Broker, scenario: Scenario) -> 
 
 
 def test_two_phase_commits_are_compared_with_another_protocol(broker: Broker) -> None:
-    scenario = SCENARIOS["amqp010-xa"]
+    scenario = Branches010(pairs=1)
     figures = scenario.measure(broker, SMALL).figures
     assert figures.keys() == {figure.name for figure in scenario.figures}
     assert all(value > 0 for value in figures.values())
