@@ -34,6 +34,21 @@ _FOREIGN: Final = frozenset(
     )
 )
 """Keys of definitions of policies that concern what this broker does not have. An import leaves out such policies."""
+_FLAG: Final = ((bool,), "true or false is needed")
+_TEXT: Final = ((str,), "a text is needed")
+_OBJECT: Final = ((dict,), "an object is needed")
+_OPTIONAL: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    **dict.fromkeys(("durable", "auto_delete", "internal"), _FLAG),
+    **dict.fromkeys(("arguments", "definition"), _OBJECT),
+    **dict.fromkeys(("password_hash", "hashing_algorithm", "apply-to"), _TEXT),
+    "priority": ((int,), "a whole number is needed"),
+    "tags": ((list, str), "a list of texts is needed, or a text with commas"),
+    "scram_hashes": ((list,), "a list of texts is needed"),
+}
+"""Fields that objects may lack, with their types."""
+_ENDS: Final = ("queue", "exchange")
+LONGEST_OBJECT: Final = 960 << 10
+"""Bytes of one object in JSON."""
 PART: Final = 100
 """Objects that are imported together."""
 PART_BYTES: Final = 256 << 10
@@ -94,14 +109,37 @@ def _checked(section: str, given: object, vhost: str | None) -> dict[str, Any]:
     for name in SECTIONS[section]:
         if not isinstance(found.get(name), str):
             raise DefinitionsError(f"{section}: an object has no text {name!r}: {json.dumps(given)[:200]}")
+    if fault := _fault(section, found):
+        raise DefinitionsError(f"{section}: an object has a wrong value in {fault}: {json.dumps(given)[:200]}")
     return found
+
+
+def _fault(section: str, given: Mapping[str, Any]) -> str:
+    """Return the name of a field with a wrong value, and what is needed; nothing if there is none."""
+    for name, (types, needed) in _OPTIONAL.items():
+        value = given.get(name)
+        if value is None or (types == (dict,) and value == []):  # some tools cannot tell empty objects from arrays
+            continue
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            return f"{name!r} ({needed})"
+        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+            return f"{name!r} ({needed})"
+    if section == "users":
+        limits = given.get("limits") or {}
+        if not isinstance(limits, dict) or not all(type(limit) is int for limit in limits.values()):
+            return "'limits' (an object with whole numbers is needed)"
+    if section == "bindings" and given["destination_type"] not in _ENDS:
+        return "'destination_type' (queue or exchange is needed)"
+    return ""
 
 
 def _divided(objects: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     size = 0
     for each in objects:
-        length = len(json.dumps(each))
+        length = len(json.dumps(each, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        if length > LONGEST_OBJECT:
+            raise DefinitionsError(f"an object has more than {LONGEST_OBJECT:,} bytes: {json.dumps(each)[:200]}")
         if part and (len(part) >= PART or size + length > PART_BYTES):
             yield part
             part, size = [], 0

@@ -41,7 +41,12 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         given = {key: value for key, value in values.items() if value is not None}
-        return json.dumps(given | fields, ensure_ascii=False, default=str)
+        line = json.dumps(given | fields, ensure_ascii=False, default=str)
+        try:
+            line.encode()
+        except UnicodeEncodeError:  # a client can bring half of a surrogate pair
+            line = json.dumps(given | fields, default=str)
+        return line
 
 
 def configure(

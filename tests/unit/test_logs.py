@@ -91,3 +91,11 @@ def test_text_does_not_repeat_the_values_of_an_event() -> None:
     configure("info", "text", stream)
     logging.getLogger("escrowmq.x").info("closed", extra={"fields": {"peer": "a"}})
     assert stream.getvalue().endswith(" info x: closed\n")
+
+
+def test_json_has_an_escape_for_half_of_a_surrogate_pair() -> None:
+    stream = io.TextIOWrapper(raw := io.BytesIO(), "utf-8", write_through=True)
+    configure("info", "json", stream)
+    logging.getLogger("escrowmq.x").info("user %s", "\ud800é", extra={"fields": {"user": "\ud800é"}})
+    told = json.loads(raw.getvalue())
+    assert (told["message"], told["user"]) == ("user \ud800é", "\ud800é")

@@ -30,6 +30,11 @@ VHOST_LIMITS: Final = "vhost-limits"
 """The component of the parameters that are limits of virtual hosts."""
 
 
+_NAMES: Final = ("name", "user", "vhost", "source", "destination")
+"""The fields by which a refusal says which object of a file it is about."""
+_LONGEST_NAMES: Final = 600
+
+
 class DefinitionAdmin:
     """The operations by name are in `operations`. A change is on disk when its operation returns."""
 
@@ -65,17 +70,21 @@ class DefinitionAdmin:
         if make is None:
             raise OperationRefused(f"unknown section {section!r}")
         try:
-            await self._pieces.result(self._importing(make, objects))
+            await self._pieces.result(self._importing(make, section, objects))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OperationRefused(f"a definition in {section!r} is malformed: {error!r}") from error
         finally:
             await self._process.durably(lambda: None)
         return len(objects)
 
-    def _importing(self, make: Any, objects: list[dict[str, Any]]) -> Generator[None, None, None]:
+    def _importing(self, make: Any, section: str, objects: list[dict[str, Any]]) -> Generator[None, None, None]:
         for each in objects:
             self._process.begin()
-            make(each)
+            try:
+                make(each)
+            except BrokerError as error:
+                names = ", ".join(f"{name} {each[name]!r}" for name in _NAMES if name in each)
+                raise BrokerError(error.condition, f"{error.text} (in {section}: {names[:_LONGEST_NAMES]})") from error
             yield
 
     # -- import, by section

@@ -21,6 +21,8 @@ TAGS: Final = ("administrator", "monitoring", "management", "policymaker")
 """The tags that give rights."""
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY_OCTETS: Final = 10
+LONGEST_PASSWORD: Final = 1024
+"""Bytes of a new password. To prepare a much longer one for SCRAM would take seconds."""
 _LIMITS: Final = {"max-connections": "max_connections", "max-channels": "max_channels"}
 
 _log = logging.getLogger("escrowmq.admin")
@@ -175,9 +177,11 @@ class UserAdmin:
         if not password:
             raise OperationRefused("the password is empty")
         try:
-            password.encode()
+            length = len(password.encode())
         except UnicodeEncodeError:
             raise OperationRefused("the password is not valid UTF-8, so no client could log in with it") from None
+        if length > LONGEST_PASSWORD:
+            raise OperationRefused(f"the password has more than {LONGEST_PASSWORD:,} bytes")
         return await self._process.hash_password(password)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
+
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.writing import parsed
 
 LONGEST_REASON: Final = 1000
 AUDIT: Final = "job audit"
@@ -130,8 +132,8 @@ def _definition(text: str) -> dict[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        found = parsed(text.encode())
+    except BadQuery:
         found = None
     if not isinstance(found, dict):
         raise FormRefused('nothing was done: the properties must be a JSON object, such as {"delivery_mode": 2}')

@@ -88,7 +88,7 @@ class Console:
             Route("/console/actions/{name}", self._guarded(self.act), methods=["POST"]),
             Route("/console/definitions/file", self._guarded(self.definitions)),
             Route("/console/definitions/import", self._guarded(self.import_definitions), methods=["POST"]),
-            Route("/console/{path:path}", self._guarded(self.page)),
+            Route("/console/{path:rest}", self._guarded(self.page)),
         ]
 
     # -- who asks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
@@ -14,6 +14,14 @@ from escrowmq.wire.amqp091.delivery import parts_of
 from escrowmq.wire.amqp091.keyed import routing_key_of
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp091.publication import envelope_of
+
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "shortstr": (str, "a text"),
+    "table": (dict, "an object"),
+    "octet": (int, "a whole number"),
+    "timestamp": (int, "a whole number"),
+}
+"""The values of JSON for each type of a property."""
 
 
 def composed(exchange: str, routing_key: str, properties: Mapping[str, Any], user: str, most: int) -> Envelope:
@@ -30,9 +38,10 @@ def composed(exchange: str, routing_key: str, properties: Mapping[str, Any], use
             Condition.PRECONDITION_FAILED,
             f"user_id property set to '{claimed}' but authenticated user was '{user}'",
         )
-    headers = properties.get("headers")
-    if headers is not None and not isinstance(headers, dict):
-        raise BrokerError(Condition.INVALID_ARGUMENT, "property headers: an object is needed")
+    for name, kind in BASIC_PROPERTIES:
+        value, (types, needed) = properties.get(name), _TYPES[kind]
+        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            raise BrokerError(Condition.INVALID_ARGUMENT, f"property {name}: {needed} is needed")
     try:
         encoded = Properties(**properties).encode()
     except (ValueError, TypeError, AttributeError) as error:

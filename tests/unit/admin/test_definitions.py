@@ -175,3 +175,10 @@ def test_an_object_that_cannot_be_made_is_refused(section: str, given: dict[str,
     with pytest.raises(BrokerError) as refusal:
         perform(Bench().operations, "definitions.import", section=section, objects=[given])
     assert refusal.value.condition is condition
+
+
+def test_a_refusal_says_which_object_of_the_file_it_is_about() -> None:
+    names = {"vhost": "/", "pattern": "", "definition": {"max-length": 1}}
+    with pytest.raises(BrokerError) as refused:
+        Bench().load({"policies": [names | {"name": "good"}, names | {"name": "bad", "pattern": "("}]})
+    assert "(in policies: name 'bad', vhost '/')" in refused.value.text

@@ -9,7 +9,7 @@ import pytest
 from escrowmq.admin.connections import ConnectionAdmin
 from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.pieces import Pieces
-from escrowmq.admin.users import UserAdmin
+from escrowmq.admin.users import LONGEST_PASSWORD, UserAdmin
 from escrowmq.core.conditions import BrokerError
 from tests.unit.admin.processes import CountingPieces, FakeConnection, FakeProcess, perform
 from tests.unit.core.termini.links import TestedLink, incoming
@@ -160,3 +160,11 @@ def test_a_password_that_is_no_text_is_refused(operation: str) -> None:
     given: dict[str, Any] = {"tags": []} if operation == "user.put" else {}
     with pytest.raises(OperationRefused, match="the password is not valid UTF-8"):
         perform(Bench().operations, operation, name=name, password="\udcff", **given)
+
+
+@pytest.mark.parametrize("operation", ["user.add", "user.put", "user.password"])
+def test_a_password_that_would_take_seconds_to_prepare_is_refused(operation: str) -> None:
+    name = "guest" if operation == "user.password" else "alice"
+    given: dict[str, Any] = {"tags": []} if operation == "user.put" else {}
+    with pytest.raises(OperationRefused, match="the password has more than 1,024 bytes"):
+        perform(Bench().operations, operation, name=name, password="p" * (LONGEST_PASSWORD + 1), **given)

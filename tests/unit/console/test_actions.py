@@ -62,3 +62,10 @@ def test_every_action_is_an_operation_of_the_broker_with_these_arguments(name: s
     assert action.logged == (action.operation in LOGGED)
     assert action.typed in ("", *action.fields)
     assert outcome_of(action, dict.fromkeys(action.fields, ""), 5)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1e400}', '{"a": NaN}', '{"a": "\\ud800"}', '{"a":' * 40 + "1" + "}" * 40])
+def test_json_that_no_client_could_use_is_refused(text: str) -> None:
+    form = {"vhost": "/", "exchange": "", "routing_key": "q", "payload": "", "properties": text}
+    with pytest.raises(FormRefused, match="JSON object"):
+        arguments_of(ACTIONS["message-publish"], form, {"by": "guest"})

@@ -216,7 +216,7 @@ def test_a_login_by_a_token_that_another_site_sends_is_refused() -> None:
 HEALTH = {("GET", "/health"), ("GET", "/health/leader")}
 OPEN = HEALTH | {("GET", "/"), ("GET", "/console"), ("GET", "/console/login"), ("POST", "/console/login")}
 """What may be asked without a login. The first says only whether the broker answers, the others lead to the login."""
-NAMED = {"{path:path}": "", "{name}": "branch-commit"}
+NAMED = {"{path:rest}": "", "{name}": "branch-commit"}
 
 
 def every_request(app: Starlette) -> set[tuple[str, str]]:

@@ -82,8 +82,8 @@ class HttpInterface:
                 Route("/health/leader", self.leader_health),
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
-                Route("/api/{path:path}", self.read),
-                Route("/api/{path:path}", self.change, methods=["POST", "PUT", "DELETE"]),
+                Route("/api/{path:rest}", self.read),
+                Route("/api/{path:rest}", self.change, methods=["POST", "PUT", "DELETE"]),
                 *others,
             ],
             exception_handlers={

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from escrowmq.admin.socket import path
+from escrowmq.admin.socket.path import LONGEST_REQUEST
 
 LONGEST_ANSWER: Final = 256 << 20
 """The maximum length of an answer in bytes. The row of a queue has about 500."""
@@ -51,10 +52,13 @@ class RemoteBroker:
     async def ask(self, command: str, **arguments: Any) -> Any:
         """See `AskedBroker.ask`."""
         # Without escapes, a request is about as long as the HTTP request from which it comes.
-        request = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
+        text = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
+        request = text.encode("utf-8", "surrogatepass") + b"\n"
+        if len(request) > LONGEST_REQUEST:  # for which the broker would disconnect this process
+            raise BrokerRefused(f"the request has more than the {LONGEST_REQUEST:,} bytes that the broker takes")
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                line = await self._exchange(request.encode("utf-8", "surrogatepass") + b"\n")
+                line = await self._exchange(request)
         except TimeoutError as error:
             raise BrokerUnavailable(f"the broker did not answer within {TIMEOUT_SECONDS:g} s") from error
         except (OSError, ValueError) as error:

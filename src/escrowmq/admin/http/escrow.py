@@ -100,6 +100,8 @@ def reason_of(content_type: str, body: bytes) -> str:
     except (ValueError, RecursionError):  # also for bytes that are no UTF-8, and for deeply nested arrays
         given = None
     reason = given.get("reason") if isinstance(given, dict) else None
+    if isinstance(reason, str):
+        reason = reason.encode("utf-8", "replace").decode()  # without halves of surrogate pairs
     if not isinstance(reason, str) or not reason.strip() or len(reason) > LONGEST_REASON:
         raise BadQuery(f'the body must be a JSON object with a "reason" of 1 to {LONGEST_REASON} characters')
     return reason

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from starlette.convertors import Convertor, register_url_convertor
+
 T = TypeVar("T")
 LONGEST_PATH: Final = 4096
 """Bytes. A name has at most 255 characters, each of which takes up to 12 when it is encoded."""
@@ -23,6 +25,25 @@ def segments(raw: bytes) -> list[str] | None:
         return [unquote_to_bytes(part).decode() for part in raw.partition(b"?")[0].split(b"/")[1:]]
     except UnicodeDecodeError:
         return None
+
+
+class _Rest(Convertor[str]):
+    """The rest of a path, `{rest:rest}` in a route. Unlike Starlette's `path`, it may have line feeds, since names of
+    objects may.
+    """
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return the text that was found."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text for a path."""
+        return value
+
+
+register_url_convertor("rest", _Rest())
 
 
 class PathTable(Generic[T]):

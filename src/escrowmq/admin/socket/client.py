@@ -19,6 +19,10 @@ class AdminError(Exception):
 
 def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     """Return the result of an operation (see `admin.service`). Raises AdminError."""
+    text = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
+    request = text.encode("utf-8", "surrogatepass") + b"\n"
+    if len(request) > path.LONGEST_REQUEST:
+        raise AdminError(f"the request has more than the {path.LONGEST_REQUEST:,} bytes that the broker takes")
     try:
         sock = path.connect(data_dir, TIMEOUT)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
@@ -33,7 +37,7 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     broken_off = f"the broker on {data_dir} closed the connection before its answer was complete"
     try:
         with sock, sock.makefile("rwb") as stream:
-            stream.write(json.dumps({"command": command, "arguments": arguments}).encode() + b"\n")
+            stream.write(request)
             stream.flush()
             line = stream.readline()
     except TimeoutError as error:

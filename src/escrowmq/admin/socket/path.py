@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 NAME: Final = "admin.sock"
+LONGEST_REQUEST: Final = 1 << 20
+"""The maximum length of a request, a line, in bytes. The broker disconnects a client that sends a longer one."""
 LONGEST: Final = 103 if sys.platform == "darwin" else 107
 """The longest path of a socket that the system accepts, in bytes."""
 

@@ -16,11 +16,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from escrowmq.admin.operation import Listing, NothingFound, Operation, OperationRefused
+from escrowmq.admin.socket.path import LONGEST_REQUEST
 from escrowmq.admin.values import NESTED, is_nested
 from escrowmq.core.conditions import BrokerError
 
-LONGEST_REQUEST: Final = 1 << 20
-"""The maximum length of a line in bytes. A client that sends a longer line is disconnected."""
 PART_BYTES: Final = 1 << 15
 """Bytes of a list that are sent together. A piece of its rows is shorter, and each part wakes the client."""
 UNKNOWN: Final = "no such command, or not a request; the command line and the broker may be of different versions"

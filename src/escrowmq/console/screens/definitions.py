@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from escrowmq.admin.http.definition_routes import bring_in, exported
+from escrowmq.admin.http.listing import BadQuery
+from escrowmq.admin.http.writing import parsed
 from escrowmq.console.actions import FormRefused
 from escrowmq.console.visit import Visit
 
@@ -22,7 +24,7 @@ async def file_of(visit: Visit) -> tuple[str, bytes]:
     """Return the name and the content of the file of all definitions, or of those in the query's virtual host."""
     vhost = visit.query.get("vhost") or None
     document = await exported(visit.ask, vhost)
-    part = "" if vhost is None else "-" + "".join(char if char.isalnum() else "_" for char in vhost)
+    part = "" if vhost is None else "-" + "".join(char if char.isascii() and char.isalnum() else "_" for char in vhost)
     return f"definitions{part}.json", json.dumps(document, indent=2).encode()
 
 
@@ -31,8 +33,8 @@ async def import_form(visit: Visit, form: Mapping[str, str]) -> str:
     BadQuery, BrokerRefused.
     """
     try:
-        document = json.loads(form.get("definitions", ""))
-    except (ValueError, RecursionError) as error:
+        document = parsed((form.get("definitions") or "null").encode())
+    except BadQuery as error:
         raise FormRefused(f"nothing was done: this is no file of definitions: {error}") from error
     if not isinstance(document, dict):
         raise FormRefused("nothing was done: a file of definitions is a JSON object")

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import BrokerRefused, BrokerUnavailable
@@ -143,7 +143,7 @@ class HttpSite:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": parts.path,
+            "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
             "query_string": parts.query.encode(),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],

@@ -39,7 +39,7 @@ GUARDED = (
 
 def test_the_list_of_guarded_routes_is_complete() -> None:
     paths = {route.path for route in HttpSite().app.routes}  # type: ignore[attr-defined]
-    assert paths == {"/health", "/health/leader", "/metrics", "/metrics/detailed", "/api/{path:path}"}
+    assert paths == {"/health", "/health/leader", "/metrics", "/metrics/detailed", "/api/{path:rest}"}
 
 
 @pytest.mark.parametrize("path", GUARDED)

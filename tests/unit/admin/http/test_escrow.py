@@ -60,6 +60,19 @@ def test_a_branch_is_decided_with_a_reason_that_is_logged(
     assert line in caplog.messages
 
 
+def test_a_reason_with_half_of_a_surrogate_pair_is_kept_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    site = InDoubt()
+    answer = site.request(
+        "POST",
+        site.paths[0] + "/commit",
+        login("guest") | {"content-type": "application/json"},
+        b'{"reason": "gone \\ud800"}',
+    )
+    assert (answer.status, site.state(0)) == (200, State.HEURISTIC_COMMITTED)
+    assert "why='gone ?'" in caplog.text
+
+
 def test_a_decided_branch_is_forgotten() -> None:
     site = InDoubt()
     site.post(f"{site.paths[0]}/commit", REASON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -164,3 +165,11 @@ def test_a_name_is_only_a_name(name: str) -> None:
 def test_a_name_that_clients_cannot_use_is_refused(name: str) -> None:
     assert site().put(f"/api/queues/%2F/{name}", {}).status in {400, 404}
     assert site().put(f"/api/vhosts/{name}", {}).status in {400, 404}
+
+
+@pytest.mark.parametrize("name", ["a%0Ab", "%0A", "a%0D%0Ab%00", "%E2%80%A8"])
+def test_objects_with_control_characters_in_their_names_have_paths(name: str) -> None:
+    made = site()
+    assert made.put(f"/api/queues/%2F/{name}", {}).status == 201
+    assert made.get(f"/api/queues/%2F/{name}").json["name"] == unquote(name)
+    assert made.delete(f"/api/queues/%2F/{name}").status == 204

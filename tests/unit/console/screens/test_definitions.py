@@ -61,3 +61,13 @@ def test_others_than_administrators_are_refused() -> None:
 def test_a_form_of_another_site_imports_nothing() -> None:
     browser = Browser()
     assert browser.send(PAGE + "/import", {"form_token": "x", "definitions": "{}"}).status == 403
+
+
+def test_the_file_for_a_virtual_host_has_a_name_that_a_header_can_carry() -> None:
+    browser = Browser()
+    browser.server.broker.directory.add_vhost("日本 é")
+    answer = browser.open("/console/definitions/file?vhost=%E6%97%A5%E6%9C%AC%20%C3%A9")
+    assert (answer.status, answer.headers["content-disposition"]) == (
+        200,
+        'attachment; filename="definitions-____.json"',
+    )
