@@ -82,13 +82,14 @@ def export(storage: MemoryStorage, folder: Path) -> Path:
     return folder
 
 
-def audited(journal: Path, parts: int = 2, head: chain.Head | None = None) -> Audited:
+def audited(journal: Path, parts: int = 2, head: chain.Head | None = None, *, ids: bool = False) -> Audited:
     """Audit a whole journal.
 
     Args:
         journal: the folder of the journal.
         parts: the number of parts into which the work is divided.
         head: the end of the log that an earlier audit has seen.
+        ids: whether to read the identities of messages.
     """
     found = plan(journal)
     broken, seen, _ = head_of(journal, head, found)
@@ -99,7 +100,7 @@ def audited(journal: Path, parts: int = 2, head: chain.Head | None = None) -> Au
     wrong += _links(journal, found, facts)
     wrong += _half(journal, found)
     wrong += _groups(journal, found)
-    messages = _messages(journal, found, parts, facts, names)
+    messages = _messages(journal, found, parts, facts, names, ids=ids)
     branches, numbers = _branches(journal, found, facts)
     wrong += [*damage, *_of_messages(messages, found.start), *numbers]
     wrong += [
@@ -223,8 +224,10 @@ def _policies(named: list[tuple[int, int, int, bytes]], found: Plan) -> PolicyHi
     return history
 
 
-def _messages(journal: Path, found: Plan, parts: int, facts: MessageFacts, names: Names) -> list[dict[str, Any]]:
-    packed = [batch for batch in tasks.Happenings(str(journal), parts)(_pieces(found)) if len(batch)]
+def _messages(
+    journal: Path, found: Plan, parts: int, facts: MessageFacts, names: Names, *, ids: bool
+) -> list[dict[str, Any]]:
+    packed = [batch for batch in tasks.Happenings(str(journal), parts, ids)(_pieces(found)) if len(batch)]
     if not packed:
         return []
     table = pa.Table.from_batches(packed, SCHEMA).sort_by([("part", "ascending"), ("lsn", "ascending")])

@@ -7,18 +7,24 @@ import random
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.outcome import Outcome
+from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.publishing import encode_targets
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held
 from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
+from escrowmq.wire.amqp091.packed import PACKED, pack
+from escrowmq.wire.amqp091.properties import Properties
 from tests.pipeline.identified import of_identities
 from tests.pipeline.journals import Scribe
 from tests.pipeline.mutations.faults import SINCE_AN_AUDIT
@@ -344,10 +350,50 @@ def test_a_violation_links_to_the_life_of_its_message(spark: SparkSession, tmp_p
     page = (out / "report.html").read_text(encoding="utf-8")
     assert '<a href="#message-1">orders 1</a></td><td>m-0</td><td>c-0</td><td>ann</td>' in page
     assert "<h3 id=message-1>orders 1</h3>" in page
-    ids = {
-        (row["message_id"], row["correlation_id"], row["publisher"]) for row in rows(spark, out, "silver.identities")
-    }
-    assert ids == {(f"m-{i}", f"c-{i}", "ann") for i in range(3)}
+    wrong = [identity(row) for row in rows(spark, out, "gold.violations") if row["position"] is not None]
+    assert wrong == [("orders", 1, "m-0", "c-0", "ann")]
+    shown = json.loads((out / "verdicts" / "000001.json").read_text())["found"]
+    assert [identity(each) for each in shown if each["position"] is not None] == wrong
+
+
+def identity(row: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(row[name] for name in ("queue", "position", "message_id", "correlation_id", "publisher"))
+
+
+def test_messages_have_columns_of_their_ids_and_publishers(spark: SparkSession, tmp_path: Path) -> None:
+    """In the first run the second message is open. In the second run both are settled, the first one again."""
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    with Scribe(journal) as scribe:
+        scribe.queue(1, "orders")
+        scribe.append(
+            Kind.PUBLISH, encode_targets([(1, 1)]), *encode_block(7, Envelope("", "q", protocol=PACKED), told(2))
+        )
+        scribe.settle(1, [1])
+    assert audit(journal, out, spark=spark).clean
+    every = [("orders", i, f"m-{i}", f"c-{i}", "ann") for i in (1, 2)]
+    assert sorted(map(identity, rows(spark, out, "silver.messages"))) == every
+    with Scribe(journal) as scribe:
+        scribe.settle(1, [1, 2])
+    assert not audit(journal, out, spark=spark, options=Options(ids=False)).clean
+    found = {identity(row) for row in rows(spark, out, "silver.messages") if row["message_id"] is not None}
+    assert sorted(found) == every
+    wrong = [(row["name"], *identity(row)) for row in rows(spark, out, "gold.violations")]
+    assert wrong == [("settled twice", *every[0])]
+
+
+def told(count: int) -> list[bytes]:
+    """Return packed contents with ids."""
+    return [
+        pack(Properties(message_id=f"m-{i}", correlation_id=f"c-{i}", user_id="ann").encode(), b"body")
+        for i in range(1, count + 1)
+    ]
+
+
+def test_columns_of_ids_are_empty_if_they_are_not_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    of_identities(tmp_path / "journal")
+    assert audit(tmp_path / "journal", tmp_path / "out", spark=spark, options=Options(ids=False)).clean
+    found = rows(spark, tmp_path / "out", "silver.messages")
+    assert sorted({identity(row)[2:] for row in found}) == [(None, None, None)]
 
 
 @pytest.mark.rule("PIPE-8")

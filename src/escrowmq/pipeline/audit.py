@@ -76,7 +76,7 @@ class Options(NamedTuple):
         prepared_seconds: the time in seconds after which a branch in doubt is a violation.
         unsettled_seconds: the time in seconds after which an unsettled delivery of a durable link is a violation.
         routing: the share of the log's records whose messages are routed again, from 0 to 1.
-        ids: whether to write a table of the message ids, correlation ids and publishers of all messages.
+        ids: whether the table of messages contains their message ids, correlation ids and publishers.
         format: "parquet", or "delta" or "iceberg" to write silver and gold in that format as well; None takes the
             session's default source if it is one of these.
     """
@@ -239,7 +239,6 @@ class Audit:
             self._groups,
             self._chain,
             lambda: rerouting.check(self),
-            lambda: lives.write_identities(self),
         )
         (messages, count), branches, *_ = at_once(self.spark, *work)
         self.progress("gold: violations, undecided, latency, throughput")
@@ -387,7 +386,7 @@ class Audit:
         left = None if before is None else before.where("state = 'open'").drop("state", "day")
         waiting = 0 if left is None else left.count()
         parts = max(2, (self.records + waiting) // PART_RECORDS, self.plan.bytes // PART_BYTES)
-        packed = self.mapped(tasks.Happenings(self.files, parts), packing.DDL)
+        packed = self.mapped(tasks.Happenings(self.files, parts, self.options.ids), packing.DDL)
         if left is not None:
             packed = packed.unionAll(left.mapInArrow(tasks.Reopen(parts), packing.DDL))
         names = Names({ident: (queue.vhost, queue.name) for ident, queue in self.state.queues.items()})
@@ -524,7 +523,7 @@ class Audit:
         late = [*judging.overdue(self, doubt), *unsettled.overdue(self, judging.present(self))]
         kept = found.count()
         if late:
-            found = found.unionAll(spark.createDataFrame(late, gold.VIOLATIONS_DDL))
+            found = found.unionAll(gold.identified(spark.createDataFrame(late, gold.FOUND_DDL), messages))
         found = store.write(spark, "gold.violations", found)
         worst = tuple(f"{row.rule} {row.name}: {row.explanation}" for row in found.limit(WORST).collect())
         return kept, kept - (before.count() if before is not None else 0), len(late), doubt.count(), worst

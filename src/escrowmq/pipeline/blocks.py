@@ -68,12 +68,16 @@ class Block(NamedTuple):
         text: the envelope up to and including the routing key.
         bodies: size and digest of each message, of the type BODY.
         keys: the routing keys of keyed messages.
+        data: the envelope, the sizes of the contents, and the contents.
+        envelope: the length of the envelope, in bytes.
     """
 
     came: int
     text: bytes
     bodies: Rows
     keys: Keys
+    data: Bytes
+    envelope: int
 
 
 def envelopes(data: Bytes, at: Ints) -> tuple[Ints, list[bytes]]:
@@ -161,7 +165,7 @@ def look_up(lookup: Lookup, lsn: int) -> Block:
     where = (whole, begin, np.array([size]), np.array([count]))
     try:
         _, (text,) = envelopes(np.frombuffer(rest[:size], np.uint8), begin)
-        return Block(came, text, bodies(*where), keys(*where))
+        return Block(came, text, bodies(*where), keys(*where), whole, size)
     except IndexError as error:
         raise NowhereError from error
 

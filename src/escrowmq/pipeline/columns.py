@@ -95,10 +95,3 @@ def texts(data: Bytes, at: Ints, lengths: Ints) -> tuple[Ints, list[bytes]]:
         numbers[chosen] = coded.indices.to_numpy(zero_copy_only=False) + len(values)
         values += coded.dictionary.to_pylist()
     return numbers, values
-
-
-def slices(data: Rows, at: Ints, lengths: Ints) -> Rows:
-    """Concatenate the pieces of `data` that begin at `at` and have these lengths."""
-    owner, inner = ragged(lengths)
-    found: Rows = data[at[owner] + inner]
-    return found

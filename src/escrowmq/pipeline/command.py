@@ -66,7 +66,7 @@ def _share(_context: click.Context, _option: click.Parameter, value: str | None)
     "--ids/--no-ids",
     default=True,
     show_default=True,
-    help="Write a table with the message id, correlation id and publisher of all messages.",
+    help="Write the message id, correlation id and publisher of each message.",
 )
 @click.option(
     "--prepared-limit",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from escrowmq.columnar.octets import ROOM
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import decode_marked
 from escrowmq.core.records.references import TRANSIENT
@@ -27,8 +28,9 @@ from escrowmq.pipeline.blocks import (
     look_up,
     with_key,
 )
-from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, numbered, ragged, slices, take, texts
+from escrowmq.pipeline.columns import U32, U64, Bytes, Ints, Rows, integers, numbered, ragged, take, texts
 from escrowmq.pipeline.frames import Records
+from escrowmq.pipeline.identity_columns import Blocks, IdentityColumns, concatenated, identities_of
 from escrowmq.pipeline.operations import OPERATION_HEAD, Operations
 
 BUCKET_BITS = 16
@@ -93,28 +95,42 @@ class Events:
         rows: the events, of the type EVENT.
         texts: texts of envelopes and names of consumers, to which `text` refers.
         bodies: sizes, digests and texts of the type BODY, to which `bodies` refers.
+        ids: the identity of the message of each of the bodies; None if no identities are known.
     """
 
     rows: Rows
     texts: list[bytes]
     bodies: Rows
+    ids: IdentityColumns | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
+class Identified(NamedTuple):
+    """Blocks whose messages' identities are wanted, and the index of the first body of each."""
+
+    blocks: Blocks
+    bodies: Ints
+
+
 @dataclass(slots=True)
 class Builder:
-    """Collects the events of one window of the journal."""
+    """Collects the events of one window of the journal. `ids` says whether the identities of messages are wanted."""
 
     records: Records
     operations: Operations
+    ids: bool = False
     rows: list[Rows] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
     bodies: list[Rows] = field(default_factory=list)
     counted: int = 0
     blocks: dict[int, tuple[Block, int]] = field(default_factory=dict)
     """Blocks already looked up, by LSN, each with the index of its first body. Several queues can share a block."""
+    published: Identified | None = None
+    """Those of the window in which messages are published."""
+    elsewhere: dict[int, Block] = field(default_factory=dict)
+    """Blocks in which messages are published or copied, and which were looked up, by the index of their first body."""
 
     def add(self, chosen: Ints, what: Happened, count: int) -> Rows:
         """Append `count` events, and return them for the caller to complete.
@@ -160,8 +176,37 @@ class Builder:
             self.blocks[lsn] = (block, bodies_at)
         return self.blocks[lsn]
 
+    def identities(self) -> IdentityColumns | None:
+        """Return the identity of the message of each body; None if they are not wanted."""
+        if not self.ids:
+            return None
+        every = [] if self.published is None else [self.published]
+        if self.elsewhere:
+            every.append(_together(self.elsewhere))
+        found = concatenated([identities_of(each.blocks) for each in every])
+        if len(every) == 1 and len(found.message_id) == self.counted:  # of one buffer, in the order of the bodies
+            return found
+        at = np.full(self.counted, -1, np.int64)
+        number = 0
+        for each in every:
+            owner, nth = ragged(each.blocks.messages)
+            at[each.bodies[owner] + nth] = number + np.arange(len(owner))
+            number += len(owner)
+        return found.take(at)
 
-def events(records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None) -> Events:
+
+def _together(found: dict[int, Block]) -> Identified:
+    """Return blocks that were looked up in one buffer."""
+    blocks = list(found.values())
+    sizes = integers([len(block.data) for block in blocks])
+    data = np.concatenate([*(block.data for block in blocks), np.zeros(ROOM, np.uint8)])
+    envelope, count = (integers(each) for each in zip(*((b.envelope, len(b.bodies)) for b in blocks), strict=True))
+    return Identified(Blocks(data, np.cumsum(sizes) - sizes, envelope, count), integers(list(found)))
+
+
+def events(
+    records: Records, operations: Operations, lookup: Lookup, snapshot_lsn: int | None = None, *, ids: bool = False
+) -> Events:
     """Return the events in some records.
 
     Args:
@@ -169,8 +214,9 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
         operations: the operations in these records.
         lookup: reads blocks from other parts of the log.
         snapshot_lsn: the LSN at which the snapshot was taken; None for records of the log.
+        ids: whether to read the identities of messages that are published or copied.
     """
-    builder = Builder(records, operations)
+    builder = Builder(records, operations, ids)
     _published(builder)
     _placed(builder, lookup)
     _settled(builder)
@@ -185,7 +231,7 @@ def events(records: Records, operations: Operations, lookup: Lookup, snapshot_ls
     rows = np.concatenate(builder.rows) if builder.rows else np.empty(0, EVENT)
     rows = rows[np.lexsort((rows["order"], rows["lsn"]))]
     found = np.concatenate(builder.bodies) if builder.bodies else np.empty(0, BODY)
-    return Events(rows, builder.texts, found)
+    return Events(rows, builder.texts, found, builder.identities())
 
 
 def _published(builder: Builder) -> None:
@@ -202,6 +248,8 @@ def _published(builder: Builder) -> None:
     found, keyed = bodies(*where), keys(*where)
     begin = builder.have(found, keyed, values, np.repeat(text, count)[keyed.at])
     bodies_at = np.cumsum(count) - count
+    if builder.ids:
+        builder.published = Identified(Blocks(*where), bodies_at + begin)
     run, nth = ragged(number)
     targets = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
     rows = builder.add(chosen[run], Happened.PUBLISHED, len(run))
@@ -245,6 +293,8 @@ def _look_up(builder: Builder, rows: Rows, lsn: int, lookup: Lookup) -> None:
     rows["came"], rows["text"] = block.came, len(builder.texts)
     rows["bodies"] = bodies_at + rows["index"]
     builder.texts.append(block.text)
+    if builder.ids and rows["what"][0] in (Happened.PUBLISHED, Happened.COPIED):
+        builder.elsewhere[bodies_at] = block
 
 
 def _settled(builder: Builder) -> None:
@@ -427,7 +477,7 @@ def by_bucket(events: Events) -> Events:
     cut["first"], cut["count"] = begin, end - begin
     cut["index"] += skipped
     cut["bodies"] += np.where(cut["bodies"] >= 0, skipped, 0)
-    return Events(cut, events.texts, events.bodies)
+    return Events(cut, events.texts, events.bodies, events.ids)
 
 
 def chosen(events: Events, rows: Rows) -> Events:
@@ -435,7 +485,10 @@ def chosen(events: Events, rows: Rows) -> Events:
     rows = rows.copy()
     told = np.flatnonzero(rows["bodies"] >= 0)
     counts = rows["count"][told]
-    mine = slices(events.bodies, rows["bodies"][told], counts)
+    owner, nth = ragged(counts)
+    at = rows["bodies"][told][owner] + nth
+    mine = events.bodies[at]
+    ids = None if events.ids is None else events.ids.take(at)
     rows["bodies"][told] = np.cumsum(counts) - counts
     own = np.flatnonzero(mine["text"] >= 0)
     texted = np.flatnonzero(
@@ -443,4 +496,4 @@ def chosen(events: Events, rows: Rows) -> Events:
     )
     used, numbers = numbered(np.r_[rows["text"][texted], mine["text"][own]], len(events.texts))
     rows["text"][texted], mine["text"][own] = numbers[: len(texted)], numbers[len(texted) :]
-    return Events(rows, [events.texts[i] for i in used.tolist()], mine)
+    return Events(rows, [events.texts[i] for i in used.tolist()], mine, ids)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from escrowmq.pipeline.findings import RULES, Finding
+from escrowmq.pipeline.identity_columns import IdentityColumns
 from escrowmq.pipeline.sums import HOUR, MINUTE, STEPS
 
 if TYPE_CHECKING:
@@ -15,10 +17,15 @@ if TYPE_CHECKING:
 
     from escrowmq.pipeline.store import Queue
 
-VIOLATIONS_DDL: Final = (
+FOUND_DDL: Final = (
     "rule string, name string, vhost string, queue string, position long, branch string, lsns array<long>, "
     "at timestamp_ltz, explanation string"
 )
+IDS: Final = IdentityColumns._fields
+IDS_DDL: Final = ", ".join(f"{name} string" for name in IDS)
+VIOLATIONS_DDL: Final = f"{FOUND_DDL}, {IDS_DDL}"
+IDENTIFIED_DDL: Final = f"vhost string, queue string, position long, publish_lsn long, {IDS_DDL}"
+"""The columns of messages from which violations take the ids."""
 PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
 _NAMED: Final = "coalesce(vhost, '') vhost, coalesce(queue, concat('queue ', queue_id)) queue"
@@ -31,6 +38,7 @@ def of_messages(messages: DataFrame) -> DataFrame:
     return messages.sparkSession.sql(
         f"""
         select {_of_rule("rule")} rule, {_of_rule("name")} name, vhost, queue, position, finding, queue_id,
+            {", ".join(IDS)},
             cast(coalesce(settle_branch, publish_branch) as string) branch,
             array_sort(array_distinct(filter(array(publish_lsn, settle_lsn, finding_lsn), x -> x is not null))) lsns,
             coalesce(settled_at, confirmed_at) at, settled_at, deliveries, snapshot_lsn, {_of_rule("text")} text
@@ -40,6 +48,21 @@ def of_messages(messages: DataFrame) -> DataFrame:
         )""",
         messages=messages,
     )
+
+
+def identified(found: DataFrame, *messages: DataFrame) -> DataFrame:
+    """Return violations of the columns of FOUND_DDL with the ids of their messages, which are rows of `messages`. A
+    queue that was deleted and declared again has two messages of one position; the newer one counts.
+    """
+    from pyspark.sql import functions as f
+
+    place = ["vhost", "queue", "position"]
+    few = found.where("position is not null").select(*place).distinct()
+    chosen = [each.select(*place, "publish_lsn", *IDS).join(f.broadcast(few), place, "left_semi") for each in messages]
+    rows = reduce(lambda one, other: one.unionAll(other), chosen)
+    newest = f.max_by(f.struct(*IDS), f.coalesce("publish_lsn", f.lit(-1))).alias("said")
+    ids = rows.groupBy(*place).agg(newest).select(*place, "said.*")
+    return found.join(f.broadcast(ids), place, "left").select(*found.columns, *IDS)
 
 
 def _of_rule(field: str) -> str:

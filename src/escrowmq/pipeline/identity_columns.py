@@ -6,7 +6,7 @@ are not as expected are read one by one (`identities.identity`), which also says
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -15,28 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from escrowmq.columnar.contents import Extent, parts
-from escrowmq.columnar.octets import ROOM, Octets, numbers, with_nulls
+from escrowmq.columnar.octets import Octets, numbers, with_nulls
 from escrowmq.columnar.properties import column, fields
 from escrowmq.core.messages.envelope import Envelope
-from escrowmq.core.records.kinds import Kind
-from escrowmq.pipeline.blocks import BLOCK, ENVELOPE_HEAD, Lookup, places
-from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, ragged, take
-from escrowmq.pipeline.events import TARGET
-from escrowmq.pipeline.frames import Records
+from escrowmq.pipeline.blocks import ENVELOPE_HEAD, places
+from escrowmq.pipeline.columns import U32, Bytes, Ints, Rows, integers, take
 from escrowmq.pipeline.identities import KEYED, LISTED, PLAIN, PROPERTIES, MessageIdentity, identity
-from escrowmq.pipeline.operations import Operations
 from escrowmq.pipeline.sections import SECTIONS, text_fields
 
-SCHEMA: Final = pa.schema(
-    [
-        ("queue_id", pa.int64()),
-        ("position", pa.int64()),
-        ("publish_lsn", pa.int64()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-        ("publisher", pa.string()),
-    ]
-)
+MOST: Final = 1024
+"""Characters of an id that the columns have; longer ids are cut off."""
 _TEXT: Final = pa.string()
 _FIELDS: Final = {0: True, 1: False, 5: True}
 """Message id, user id and correlation id in the properties of AMQP 1.0, and which of them are texts."""
@@ -48,7 +36,6 @@ _PROPERTIES_SIZE_AT: Final = 27
 _NAMES: Final = ("UNIQ_KEY", "CORRELATION_ID")
 _PROPERTY: Final = r"^(?:(?s:.*)\x02)?%s\x01(?P<value>[^\x02]*)"
 """The value of the last property of a name."""
-_ADDRESS: Final = np.dtype("<u8")
 _SHORT: Final = np.dtype("<u2")
 
 
@@ -76,75 +63,37 @@ class IdentityColumns(NamedTuple):
     publisher: pa.Array
 
     def take(self, rows: Ints) -> IdentityColumns:
-        """Return those of the messages with these indexes."""
-        chosen = numbers(rows)
+        """Return those of the messages with these indexes; nulls for an index below zero."""
+        missing = rows < 0
+        chosen = pa.array(rows, pa.int64(), mask=missing) if missing.any() else numbers(rows)
         return IdentityColumns(*(values.take(chosen) for values in self))
 
 
-def batch(found: Records, operations: Operations, lookup: Lookup) -> pa.RecordBatch:
-    """Return the identities of all messages that records publish, one row for each message on each queue."""
-    parts_ = [_published(found, operations), _placed(found, operations, lookup)]
-    columns = [pa.concat_arrays([each[i] for each in parts_]).cast(field.type) for i, field in enumerate(SCHEMA)]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+def pack(columns: IdentityColumns) -> bytes:
+    """Serialize as a compressed Arrow stream."""
+    batch = pa.RecordBatch.from_arrays([*columns], names=[*IdentityColumns._fields])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
-def _published(found: Records, operations: Operations) -> list[pa.Array]:
-    data = found.data
-    chosen = operations.of_kind(Kind.PUBLISH)
-    at = operations.at[chosen]
-    block_at = at + 4 + TARGET.itemsize * integers(take(data, at, U32))
-    heads = take(data, block_at, BLOCK)
-    blocks = Blocks(data, block_at + BLOCK.itemsize, integers(heads["envelope"]), integers(heads["count"]))
-    return _of_targets(data, at, found.lsn[operations.record[chosen]], blocks)
+def unpack(data: bytes) -> IdentityColumns:
+    """Restore what `pack` has written."""
+    with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
+        return IdentityColumns(*reader.read_next_batch().columns)
 
 
-def _placed(found: Records, operations: Operations, lookup: Lookup) -> list[pa.Array]:
-    """Return rows for the messages of prepared branches, whose blocks are in earlier records, or have been deleted."""
-    chosen = operations.of_kind(Kind.PLACED)
-    at = operations.at[chosen]
-    address = take(found.data, at + 4 + TARGET.itemsize * integers(take(found.data, at, U32)), _ADDRESS)
-    known = []
-    pieces: list[bytes] = []
-    heads = []
-    place = 0
-    for i, lsn in enumerate(address.tolist()):
-        block = _block(lookup, lsn)
-        if block is not None:
-            known.append(i)
-            pieces.append(block)
-            _, _, count, envelope = np.frombuffer(block, BLOCK, 1)[0].tolist()
-            heads.append((place + BLOCK.itemsize, envelope, count))
-            place += len(block)
-    which = np.array(known, np.int64)
-    buffer = np.frombuffer(b"".join((*pieces, bytes(ROOM))), np.uint8)
-    blocks = Blocks(buffer, *np.array(heads, np.int64).reshape(-1, 3).T)
-    return _of_targets(found.data, at[which], found.lsn[operations.record[chosen[which]]], blocks)
+def nothing(count: int) -> IdentityColumns:
+    """Return the columns of messages whose identity is not known."""
+    return IdentityColumns(*(pa.nulls(count, _TEXT) for _ in PROPERTIES))
 
 
-def _block(lookup: Lookup, lsn: int) -> bytes | None:
-    """Return the block at `lsn`; None if its segment was deleted, or there is none."""
-    head = lookup(lsn, BLOCK.itemsize)
-    if head is None or len(head) < BLOCK.itemsize:
-        return None
-    length, _, count, envelope = np.frombuffer(head, BLOCK, 1)[0].tolist()
-    data = lookup(lsn, 4 + length)
-    fixed = BLOCK.itemsize + envelope + 4 * count
-    if data is None or fixed > len(data) or len(data) != 4 + length:
-        return None
-    sizes = np.frombuffer(data, U32, count, BLOCK.itemsize + envelope)
-    return data if fixed + int(sizes.sum(dtype=np.int64)) == len(data) else None
-
-
-def _of_targets(data: Bytes, at: Ints, lsn: Ints, blocks: Blocks) -> list[pa.Array]:
-    """Return the columns of a row for each message of each block, and each of its targets, which are at `at`."""
-    ids = identities_of(blocks)
-    run, nth = ragged(integers(take(data, at, U32)))
-    targets: Rows = take(data, at[run] + 4 + TARGET.itemsize * nth, TARGET)
-    target, message = ragged(blocks.messages[run])
-    if len(run) != len(at) or (run != np.arange(len(at))).any():
-        ids = ids.take((np.cumsum(blocks.messages) - blocks.messages)[run][target] + message)
-    queue, first = integers(targets["queue"]), integers(targets["first"])
-    return [*map(numbers, (queue[target], first[target] + message, lsn[run][target])), *ids]
+def concatenated(parts: Sequence[IdentityColumns]) -> IdentityColumns:
+    """Return the columns of the messages of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return IdentityColumns(*map(pa.concat_arrays, zip(*parts, strict=True))) if parts else nothing(0)
 
 
 def identities_of(blocks: Blocks) -> IdentityColumns:
@@ -174,13 +123,18 @@ def identities_of(blocks: Blocks) -> IdentityColumns:
             bounds = ((heads[block[chosen[i]]], starts[i], ends[i]) for i in others)
             single = _one_by_one([_identity(head, data[a:b].tobytes()) for head, a, b in bounds])
             found.append(_merged(columns, single, sound))
-    if len(found) == 1:
-        return found[0]
-    order = np.empty(len(block), np.int64)
-    if rows:
+    whole = concatenated(found)
+    if len(found) > 1:
+        order = np.empty(len(block), np.int64)
         order[np.concatenate(rows)] = np.arange(len(block))
-    whole = (pa.concat_arrays([each[i] for each in found]) if found else pa.nulls(0, _TEXT) for i in range(3))
-    return IdentityColumns(*whole).take(order)
+        whole = whole.take(order)
+    return IdentityColumns(*map(_cut, whole))
+
+
+def _cut(texts: pa.Array) -> pa.Array:
+    """Return the texts with at most MOST characters each."""
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    return texts if longest is None or longest <= MOST else pc.utf8_slice_codeunits(texts, 0, MOST)
 
 
 def _lists(data: Bytes, at: Ints) -> Extent:

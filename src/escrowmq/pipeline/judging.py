@@ -63,7 +63,9 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         wrong = wrong.unionAll(_again(branches, past))
     others = _of_branches(wrong)
     if few:
-        others = others.unionAll(spark.createDataFrame(few, gold.VIOLATIONS_DDL))
+        settled = audit.history("silver.messages", gold.IDENTIFIED_DDL)
+        known = [messages] if settled is None else [messages, settled]
+        others = others.unionAll(gold.identified(spark.createDataFrame(few, gold.FOUND_DDL), *known))
     before = audit.before("state.violations")
     if before is None:
         return found.unionAll(others)
@@ -201,6 +203,7 @@ def _of_branches(branches: DataFrame) -> DataFrame:
         f.col("records").alias("lsns"),
         f.coalesce("decided_at", "prepared_at").alias("at"),
         f.concat(subject, text).alias("explanation"),
+        *(f.lit(None).cast("string").alias(name) for name in gold.IDS),
     )
 
 
@@ -282,12 +285,16 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
 
     spark, plan = audit.spark, audit.plan
     unknown = f.col("finding") == int(Finding.UNKNOWN)
-    history = audit.history("silver.messages", "queue_id long, position long, settle_lsn long")
+    columns = f"queue_id long, position long, settle_lsn long, {gold.IDS_DDL}"
+    history = audit.history("silver.messages", columns)
     if history is not None:
         doubtful = f.col("finding").isin(int(Finding.UNKNOWN), int(Finding.REORDERED))
         subjects = found.where(doubtful).select("queue_id", "position").distinct()
         past = history.join(f.broadcast(subjects), ["queue_id", "position"], "left_semi").select(
-            "queue_id", "position", f.col("settle_lsn").alias("past")
+            "queue_id",
+            "position",
+            f.col("settle_lsn").alias("past"),
+            *(f.col(name).alias(f"past_{name}") for name in gold.IDS),
         )
         found = found.join(f.broadcast(past), ["queue_id", "position"], "left")
         known_before = f.col("past").isNotNull() & doubtful
@@ -305,6 +312,8 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
             better = f.when(unknown & f.col("settled_at").isNotNull(), twice).when(unknown & in_snapshot, back)
             better = better.when(unknown, again).otherwise(anew)
             found = found.withColumn(column, f.when(known_before, better).otherwise(f.col(column)))
+        for name in gold.IDS:
+            found = found.withColumn(name, f.coalesce(name, f"past_{name}"))
         found = found.withColumn(
             "lsns", f.when(known_before, f.array_union("lsns", f.array("past"))).otherwise(f.col("lsns"))
         )
@@ -327,4 +336,5 @@ def _refined(audit: Audit, found: DataFrame) -> DataFrame:
         "lsns",
         "at",
         f.concat(where, f.col("text")).alias("explanation"),
+        *gold.IDS,
     )

@@ -17,6 +17,7 @@ from escrowmq.pipeline import causes, contents
 from escrowmq.pipeline.columns import Ints, Rows, distinct
 from escrowmq.pipeline.events import NOWHERE, Events, Happened
 from escrowmq.pipeline.findings import Finding
+from escrowmq.pipeline.identity_columns import concatenated
 from escrowmq.pipeline.message_columns import MessageColumns, joined
 from escrowmq.pipeline.positions import POSITION_BITS, Of, Positions, Told
 
@@ -95,7 +96,9 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     messages["position"][:] = known & ((1 << POSITION_BITS) - 1)
     for name, column in old.columns.items():
         messages[name][positions.others] = column
-    _publish(messages, events, of, len(old.texts))
+    known_ids = len(old.ids.message_id)
+    messages.ids = old.ids if events.ids is None else concatenated([old.ids, events.ids])
+    _publish(messages, events, of, len(old.texts), known_ids)
     contents.move(messages, events, of, facts.start)
     held = _settle(messages, of)
     causes.count(messages, of, facts.terms or {}, facts.start, facts.segments)
@@ -131,7 +134,7 @@ def _first(place: Ints, count: int) -> Ints:
     return found
 
 
-def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> None:
+def _publish(messages: MessageColumns, events: Events, of: Of, texts: int, ids: int) -> None:
     place, rows, nth = of(Happened.PUBLISHED, Happened.COPIED)
     again = messages["publications"][place] > 0
     first = _first(place, len(messages))
@@ -155,6 +158,8 @@ def _publish(messages: MessageColumns, events: Events, of: Of, texts: int) -> No
     told = at >= 0
     bodies = events.bodies[at[told] + nth[told]]
     messages["size"][place[told]], messages["digest"][place[told]] = bodies["size"], bodies["digest"]
+    if events.ids is not None:
+        messages["ident"][place[told]] = at[told] + nth[told] + ids
     text[told] = np.where((bodies["text"] >= 0) & (text[told] >= 0), bodies["text"], text[told])
     messages["text"][place] = np.where(text >= 0, text + texts, -1)
 

@@ -1,12 +1,11 @@
-"""The parts of a run that name messages as applications do, and tell the lives of those of violations."""
+"""The part of a run that tells the lives of the messages of violations."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.pipeline import gold, identity_columns, tasks, traces
-from escrowmq.pipeline.ddl import ddl
+from escrowmq.pipeline import gold, tasks, traces
 from escrowmq.pipeline.planning import plan
 from escrowmq.pipeline.report import SHOWN
 
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
 
 
 LIVES_DDL: Final = f"{traces.DDL}, vhost string, queue string"
-
-
-def write_identities(audit: Audit) -> None:
-    """Write the table of the ids and publishers of all messages, if that is wanted."""
-    if audit.options.ids:
-        task = tasks.Identities(audit.files)
-        audit.store.fill(audit.spark, "silver.identities", audit.pieces(), task, ddl(identity_columns.SCHEMA))
 
 
 def write(audit: Audit) -> None:

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from escrowmq.pipeline import identity_columns
 from escrowmq.pipeline.columns import Ints, numbered
+from escrowmq.pipeline.identity_columns import IdentityColumns
 
 COLUMNS: Final[dict[str, int]] = {
     "queue": 0,
@@ -22,6 +24,7 @@ COLUMNS: Final[dict[str, int]] = {
     "came_ms": -1,
     "publish_branch": 0,
     "text": -1,
+    "ident": -1,
     "size": -1,
     "digest": -1,
     "block": -1,
@@ -58,11 +61,13 @@ class MessageColumns:
         columns: the columns of COLUMNS, all of one length.
         texts: envelopes up to and including the routing key; the column `text` is an index into this list.
         consumers: names of consumers; the column `consumer` is an index into this list.
+        ids: identities of messages; the column `ident` is an index into them.
     """
 
     columns: dict[str, Ints]
     texts: list[bytes] = field(default_factory=list)
     consumers: list[bytes] = field(default_factory=list)
+    ids: IdentityColumns = field(default_factory=lambda: identity_columns.nothing(0))
 
     @classmethod
     def empty(cls, count: int) -> MessageColumns:
@@ -77,7 +82,12 @@ class MessageColumns:
 
     def take(self, rows: npt.NDArray[Any] | slice) -> MessageColumns:
         """Select rows by index, mask or slice."""
-        return MessageColumns({name: column[rows] for name, column in self.columns.items()}, self.texts, self.consumers)
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return MessageColumns(columns, self.texts, self.consumers, self.ids)
+
+    def identities(self) -> IdentityColumns:
+        """Return the identity of each message."""
+        return self.ids.take(self["ident"])
 
     def report(self, rows: npt.NDArray[Any], finding: int, lsns: Ints | int) -> None:
         """Add `finding` to these rows. `lsns` are the addresses of the records that show it."""
@@ -85,10 +95,13 @@ class MessageColumns:
         self["finding_lsn"][rows] = lsns
 
     def pack(self) -> bytes:
-        """Serialize as two compressed Arrow streams: the names that are referred to, then the columns."""
+        """Serialize as compressed Arrow streams: the names that are referred to, the columns, and the identities."""
         texts, text = used(self.texts, self["text"])
         consumers, consumer = used(self.consumers, self["consumer"])
-        columns = {**self.columns, "text": text, "consumer": consumer}
+        known = np.flatnonzero(self["ident"] >= 0)
+        ident = self["ident"].copy()
+        ident[known] = np.arange(len(known))
+        columns = {**self.columns, "text": text, "consumer": consumer, "ident": ident}
         batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
         names = pa.RecordBatch.from_pydict({"name": pa.array(texts + consumers, pa.binary())})
         sink = pa.BufferOutputStream()
@@ -97,7 +110,7 @@ class MessageColumns:
             options = pa.ipc.IpcWriteOptions(compression="zstd")
             with pa.ipc.new_stream(sink, schema, options=options) as writer:
                 writer.write_batch(part)
-        return bytes(sink.getvalue())
+        return bytes(sink.getvalue()) + identity_columns.pack(self.ids.take(self["ident"][known]))
 
     @classmethod
     def unpack(cls, data: bytes) -> MessageColumns:
@@ -108,8 +121,9 @@ class MessageColumns:
             names = reader.read_all().column("name").to_pylist()
         with pa.ipc.open_stream(source) as reader:
             table = reader.read_all()
+        ids = identity_columns.unpack(source.read())
         columns = {name: table.column(name).to_numpy().copy() for name in COLUMNS}
-        return cls(columns, names[:count], names[count:])
+        return cls(columns, names[:count], names[count:], ids)
 
 
 def used(names: list[bytes], numbers: Ints) -> tuple[list[bytes], Ints]:
@@ -129,6 +143,7 @@ def joined(parts: list[MessageColumns], count: int) -> MessageColumns:
     messages = MessageColumns.empty(count)
     texts: list[bytes] = []
     consumers: list[bytes] = []
+    identified = 0
     columns: dict[str, list[Ints]] = {name: [] for name in COLUMNS}
     for part in parts:
         for name, column in part.columns.items():
@@ -136,8 +151,11 @@ def joined(parts: list[MessageColumns], count: int) -> MessageColumns:
                 column = np.where(column >= 0, column + len(texts), column)
             elif name == "consumer":
                 column = np.where(column >= 0, column + len(consumers), column)
+            elif name == "ident":
+                column = np.where(column >= 0, column + identified, column)
             columns[name].append(column)
         texts += part.texts
         consumers += part.consumers
+        identified += len(part.ids.message_id)
     whole = {name: np.concatenate([*columns[name], messages[name]]) for name in COLUMNS}
-    return MessageColumns(whole, texts, consumers)
+    return MessageColumns(whole, texts, consumers, identity_columns.concatenated([part.ids for part in parts]))

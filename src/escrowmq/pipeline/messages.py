@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from escrowmq.core.queues.outcome import Outcome
 from escrowmq.pipeline.columns import Ints, distinct
+from escrowmq.pipeline.identity_columns import IdentityColumns
 from escrowmq.pipeline.lifecycle import HISTORY_GONE, QUEUE_DELETED, is_open
 from escrowmq.pipeline.message_columns import COLUMNS, MessageColumns, used
 
@@ -72,6 +73,7 @@ SCHEMA: Final = pa.schema(
         ("envelope", pa.binary()),
         ("consumer", pa.string()),
         ("outcome", pa.string()),
+        *((name, pa.string()) for name in IdentityColumns._fields),
         ("committed_at", _TIMESTAMP),
         *((name, type_) for name, type_, _ in _PLAIN),
         ("state", pa.string()),
@@ -109,6 +111,7 @@ def _batch(messages: MessageColumns, names: Names) -> pa.RecordBatch:
         "consumer": _coded([_text(name) for name in consumers], consumer),
         "outcome": _outcomes(messages["outcome"]),
     }
+    columns |= messages.identities()._asdict()
     for name, type_, source in _PLAIN:
         values = messages[source]
         missing = values == 0 if source in _ZERO_IS_NULL else values < 0
@@ -137,6 +140,8 @@ def from_rows(batch: pa.RecordBatch) -> MessageColumns:
     found["reported"][:] = found["findings"]
     found.texts, found["text"][:] = _numbers(batch.column("envelope"))
     found.consumers, found["consumer"][:] = _numbers(batch.column("consumer").cast(pa.binary()))
+    found.ids = IdentityColumns(*(batch.column(name).cast(pa.string()) for name in IdentityColumns._fields))
+    found["ident"][:] = np.arange(len(batch))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from escrowmq.pipeline import identity_columns
 from escrowmq.pipeline.blocks import BODY
 from escrowmq.pipeline.columns import Ints, Rows
 from escrowmq.pipeline.events import BUCKET_BITS, EVENT, Events, by_bucket, chosen
@@ -19,10 +20,11 @@ SCHEMA: Final = pa.schema(
         ("rows", pa.binary()),
         ("texts", pa.list_(pa.binary())),
         ("bodies", pa.binary()),
+        ("ids", pa.binary()),
         ("open", pa.binary()),
     ]
 )
-DDL: Final = "part int, lsn long, rows binary, texts array<binary>, bodies binary, open binary"
+DDL: Final = "part int, lsn long, rows binary, texts array<binary>, bodies binary, ids binary, open binary"
 """`lsn` orders the rows of a part. A row contains either events, or messages that an earlier run left open (`open`)."""
 
 
@@ -34,6 +36,7 @@ class Packed(NamedTuple):
     rows: bytes
     texts: list[bytes]
     bodies: bytes
+    ids: bytes | None
 
 
 def part_of(queue: Ints, first: Ints, parts: int) -> Ints:
@@ -62,22 +65,24 @@ def pack(events: Events, parts: int) -> Iterator[Packed]:
             _small(mine.rows),
             mine.texts,
             _small(mine.bodies),
+            None if mine.ids is None else identity_columns.pack(mine.ids),
         )
 
 
 def batch(packed: list[Packed]) -> pa.RecordBatch:
     """Convert packed events to a batch with the columns of SCHEMA."""
     columns = [
-        *(pa.array([item[i] for item in packed], field.type) for i, field in zip(range(5), SCHEMA, strict=False)),
+        *(pa.array([item[i] for item in packed], field.type) for i, field in zip(range(6), SCHEMA, strict=False)),
         pa.nulls(len(packed), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def unpack(rows: bytes, texts: list[bytes], bodies: bytes) -> Events:
+def unpack(rows: bytes, texts: list[bytes], bodies: bytes, ids: bytes | None) -> Events:
     """Restore the events from the fields of Packed."""
     found: Rows = np.frombuffer(_large(rows), EVENT)
-    return Events(found, texts, np.frombuffer(_large(bodies), BODY))
+    known = None if ids is None else identity_columns.unpack(ids)
+    return Events(found, texts, np.frombuffer(_large(bodies), BODY), known)
 
 
 def _small(rows: Rows) -> bytes:
@@ -107,4 +112,8 @@ def joined(parts: list[Events]) -> Events:
         counted += len(part.bodies)
     if not rows:
         return Events(np.empty(0, EVENT), [], np.empty(0, BODY))
-    return Events(np.concatenate(rows), texts, np.concatenate(bodies))
+    ids = [identity_columns.nothing(len(part.bodies)) if part.ids is None else part.ids for part in parts]
+    known = any(part.ids is not None for part in parts)
+    return Events(
+        np.concatenate(rows), texts, np.concatenate(bodies), identity_columns.concatenated(ids) if known else None
+    )

@@ -22,10 +22,10 @@ from escrowmq.pipeline.writing import MANIFEST_DDL, Sum, Task, Written, keep_onl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION: Final = 7
+VERSION: Final = 8
 STATE: Final = "state.json"
 LOCK: Final = "lock"
-GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches", "silver.identities"})
+GROWING: Final = frozenset({"bronze.records", "silver.messages", "silver.branches"})
 """Tables to which every run adds rows. The latest partition of any other table contains all of it."""
 OURS: Final = frozenset({"bronze", "silver", "gold", "state", "staging", "lake", "report", "spark", "verdicts", LOCK})
 """The names of our files and folders, without a suffix that follows a dot."""

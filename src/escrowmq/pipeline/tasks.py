@@ -24,7 +24,6 @@ from escrowmq.pipeline import (
     frames,
     groups,
     half,
-    identity_columns,
     lifecycle,
     links,
     messages,
@@ -186,10 +185,11 @@ class Bronze:
 
 @dataclass(frozen=True, slots=True)
 class Happenings:
-    """Converts pieces to events, packed by part of the work."""
+    """Converts pieces to events, packed by part of the work. `ids` says whether messages' identities are read."""
 
     journal: str
     parts: int
+    ids: bool
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         reader = JournalReader.open(self.journal)
@@ -198,7 +198,8 @@ class Happenings:
             for piece in _pieces_of(batches):
                 for found in _records(self.journal, piece):
                     snapshot = piece.snapshot if piece.snapshot >= 0 else None
-                    packed = list(packing.pack(events(found, operations(found), lookup, snapshot), self.parts))
+                    said = events(found, operations(found), lookup, snapshot, ids=self.ids)
+                    packed = list(packing.pack(said, self.parts))
                     if packed:
                         yield packing.batch(packed)
         finally:
@@ -217,7 +218,7 @@ class Reopen:
             owner = packing.part_of(known["queue"], known["position"], self.parts)
             for part in np.unique(owner).tolist():
                 data = known.take(np.flatnonzero(owner == part)).pack()
-                columns = [[part], [-1], [b""], [[]], [b""], [data]]
+                columns = [[part], [-1], [b""], [[]], [b""], [None], [data]]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(column, field.type) for column, field in zip(columns, packing.SCHEMA, strict=True)],
                     schema=packing.SCHEMA,
@@ -244,7 +245,7 @@ class Lives:
                 if row["open"] is not None:
                     before.append(MessageColumns.unpack(row["open"]))
                 else:
-                    found.append(packing.unpack(row["rows"], row["texts"], row["bodies"]))
+                    found.append(packing.unpack(row["rows"], row["texts"], row["bodies"], row["ids"]))
         if part is not None:
             yield from self._finish(found, before)
 
@@ -273,24 +274,6 @@ class Routes:
                     every = (routes.check(found, operations(found)) for found in _records(self.journal, piece))
                     wrong = list(islice(chain_.from_iterable(every), routing.MOST))
                     yield routing.batch(wrong, routes.checked, routes.untold)
-        finally:
-            reader.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Identities:
-    """Reads message ids, correlation ids and publishers from the contents of all messages."""
-
-    journal: str
-
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        reader = JournalReader.open(self.journal)
-        lookup = BlockLookup(reader)
-        try:
-            for piece in _pieces_of(batches):
-                if piece.snapshot < 0:
-                    for found in _records(self.journal, piece):
-                        yield identity_columns.batch(found, operations(found), lookup)
         finally:
             reader.close()
 

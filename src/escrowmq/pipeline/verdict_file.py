@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from escrowmq.pipeline.gold import IDS
+
 if TYPE_CHECKING:
     from escrowmq.pipeline.audit import Audit, Verdict
     from escrowmq.pipeline.rule_counts import RuleCount
@@ -17,7 +19,7 @@ SHOWN: Final = 100
 """Violations in a file; the table `gold.violations` has all."""
 KEPT: Final = 1000
 """The files of so many runs are kept."""
-_COLUMNS: Final = ("rule", "name", "vhost", "queue", "position", "branch", "lsns", "explanation")
+_COLUMNS: Final = ("rule", "name", "vhost", "queue", "position", "branch", "lsns", "explanation", *IDS)
 
 
 def violations_of(audit: Audit) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from escrowmq.pipeline.columns import U32, distinct, integers, numbered, ragged, slices, take, texts
+from escrowmq.pipeline.columns import U32, distinct, integers, numbered, ragged, take, texts
 
 
 @given(st.lists(st.binary(max_size=6), max_size=30))
@@ -34,11 +34,6 @@ def test_unaligned_structures_are_read_and_offsets_outside_are_refused() -> None
     for beyond in (6, -1):
         with pytest.raises(IndexError, match="extends beyond"):
             take(data, integers([beyond]), U32)
-
-
-def test_slices_are_concatenated_in_the_given_order() -> None:
-    data = np.frombuffer(b"abcdef", np.uint8)
-    assert slices(data, integers([4, 0]), integers([2, 3])).tobytes() == b"efabc"
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))

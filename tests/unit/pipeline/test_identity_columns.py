@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,16 +18,15 @@ from escrowmq.core.records.branches import encode_placed
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_targets
 from escrowmq.pipeline.identities import identity
-from escrowmq.pipeline.identity_columns import Blocks, identities_of
-from escrowmq.pipeline.planning import plan
-from escrowmq.pipeline.tasks import Identities
+from escrowmq.pipeline.identity_columns import MOST, Blocks, IdentityColumns, identities_of, nothing, unpack
+from escrowmq.pipeline.identity_columns import pack as pack_columns
 from escrowmq.wire.amqp091.keyed import KEYED, join
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.formats import FORMATS
 from escrowmq.wire.neutral import Neutral, UInt64, UniqueId
 from escrowmq.wire.rocketmq.content import PROTOCOL as ROCKETMQ
-from tests.pipeline.direct import _pieces
+from tests.pipeline.direct import audited
 from tests.pipeline.journals import Scribe
 
 Message = tuple[Envelope, list[bytes]]
@@ -117,23 +117,37 @@ def test_contents_that_are_cut_off_are_read_like_single_ones(protocol: int) -> N
     assert rows == [tuple(identity(envelope, content)) for envelope, (content,) in messages]
 
 
-def test_each_queue_has_a_row_for_each_message_also_of_prepared_branches(tmp_path: Path) -> None:
+def test_each_queue_has_the_ids_of_each_message_also_of_prepared_branches(tmp_path: Path) -> None:
     envelope = Envelope("x", "k", protocol=PACKED)
     contents = [pack(Properties(message_id=f"m{i}", user_id="u").encode(), b"body") for i in range(3)]
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "one")
         scribe.queue(2, "two")
-        block = list(encode_block(7, envelope, contents))
-        lsn = scribe.append(Kind.PUBLISH, encode_targets([(1, 1), (2, 5)]), *block)
+        lsn = scribe.append(Kind.PUBLISH, encode_targets([(1, 1), (2, 5)]), *encode_block(7, envelope, contents))
         scribe.frame()
-        later = scribe.commit((Kind.PLACED, [encode_placed([(2, 8)], lsn + 4 + 2 * 12, 3)]), branch=1)
-        gone = scribe.commit((Kind.PLACED, [encode_placed([(2, 11)], 1 << 40, 3)]), branch=2)
-        assert later < gone
-    found = [row for batch in Identities(str(tmp_path))(_pieces(plan(tmp_path))) for row in batch.to_pylist()]
-    rows = [(row["queue_id"], row["position"], row["publish_lsn"], row["message_id"]) for row in found]
-    assert sorted(rows) == sorted(
-        (queue, first + i, at, f"m{i}")
-        for queue, first, at in ((1, 1, lsn), (2, 5, lsn), (2, 8, later))
-        for i in range(3)
-    )
-    assert {(row["correlation_id"], row["publisher"]) for row in found} == {(None, "u")}
+        scribe.commit((Kind.PLACED, [encode_placed([(2, 8)], lsn + 4 + 2 * 12, 3)]), branch=1)
+        scribe.append(Kind.PUBLISH, encode_targets([(1, 4)]), *encode_block(8, envelope, contents[1:]))
+        scribe.commit((Kind.PLACED, [encode_placed([(2, 11)], 1 << 40, 3)]), branch=2)
+    found = audited(tmp_path, ids=True).messages
+    rows = {
+        (row["queue_id"], row["position"]): (row["message_id"], row["correlation_id"], row["publisher"])
+        for row in found
+    }
+    assert rows == {
+        **{(queue, first + i): (f"m{i}", None, "u") for queue, first in ((1, 1), (2, 5), (2, 8)) for i in range(3)},
+        **{(1, 4 + i): (f"m{1 + i}", None, "u") for i in range(2)},
+        **{(2, 11 + i): (None, None, None) for i in range(3)},
+    }
+
+
+def test_long_ids_are_cut_off() -> None:
+    envelope, content = FORMATS[100].encode(Neutral("x", "k", message_id="ä" * (MOST + 1), correlation_id="c"))
+    found = identities_of(blocks([(envelope, [content])]))
+    assert found.message_id.to_pylist() == ["ä" * MOST]
+    assert found.correlation_id.to_pylist() == ["c"]
+
+
+def test_columns_are_restored_from_bytes() -> None:
+    columns = IdentityColumns(*(pa.array(each, pa.string()) for each in (["a", None], [None, None], ["", "ä"])))
+    assert unpack(pack_columns(columns)) == columns
+    assert unpack(pack_columns(nothing(0))) == nothing(0)
