@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from escrowmq.history.events import Found, IndexedBlock, IndexedBranch, IndexedPlacement, MessageEvent
-from escrowmq.wire.neutral import id_spellings
+from escrowmq.message_ids import id_spellings
 
 FOLDER: Final = "index"
 NAME: Final = "messages.sqlite"

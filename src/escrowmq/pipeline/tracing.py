@@ -12,6 +12,7 @@ from uuid import UUID
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.reader import JournalReader
+from escrowmq.message_ids import id_spellings
 from escrowmq.pipeline import traces
 from escrowmq.pipeline.columns import plain
 from escrowmq.pipeline.frames import Records, records
@@ -34,7 +35,8 @@ class FoundLife(NamedTuple):
 
 
 def lives(journal: Path, ident: str, tell: Told = lambda _done, _total: None) -> list[FoundLife]:
-    """Return the lives of all messages with a message id, one for each queue that had it.
+    """Return the lives of all messages with a message id, one for each queue that had it. A UUID may be written as
+    `message_ids` says.
 
     Raises:
         NoJournalError: there is no journal that can be read.
@@ -43,7 +45,8 @@ def lives(journal: Path, ident: str, tell: Told = lambda _done, _total: None) ->
     reader = JournalReader.open(journal)
     try:
         lookup = BlockLookup(reader)
-        needles = _needles(ident)
+        meant = id_spellings(ident)
+        needles = tuple(dict.fromkeys(needle for each in meant for needle in _needles(each)))
         names: dict[int, tuple[str, str]] = {}
         places: dict[int, list[int]] = {}
         pieces = len(found.pieces)
@@ -54,7 +57,7 @@ def lives(journal: Path, ident: str, tell: Told = lambda _done, _total: None) ->
             if any(needle in octets for needle in needles):
                 for _, targets, block in published(window, operations(window), lookup, needles):
                     for nth, content in enumerate(block.contents):
-                        if identity(block.envelope, content).message_id == ident:
+                        if identity(block.envelope, content).message_id in meant:
                             for target in targets:
                                 places.setdefault(target.queue, []).append(target.first + nth)
         told: dict[tuple[int, int], list[traces.TracedStep]] = {}

@@ -6,9 +6,8 @@ table of conversions.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from escrowmq.core.messages.envelope import Death, Envelope
 from escrowmq.core.messages.formats import Format
@@ -79,10 +78,6 @@ class UniqueId(bytes):
 
 Id: TypeAlias = "str | bytes | UInt64 | UniqueId"
 
-_UUID: Final = re.compile(
-    "(?:urn:uuid:|ID:(?:AMQP_UUID:)?)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})", re.IGNORECASE
-)
-
 
 def uuid_text(value: bytes) -> str:
     """Return the 16 octets of a UUID in its usual form."""
@@ -95,17 +90,6 @@ def id_text(value: Id) -> str:
     if isinstance(value, UniqueId):
         return uuid_text(value)
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def id_spellings(text: str) -> tuple[str, ...]:
-    """Return the texts of the ids that somebody may mean who writes `text`: `text` itself and, if it is a UUID as AMQP
-    0-9-1 (`urn:uuid:…`), JMS (`ID:…`) or a program without hyphens writes it, its usual form and that of AMQP 0-9-1.
-    """
-    match = _UUID.fullmatch(text)
-    if match is None:
-        return (text,)
-    usual = uuid_text(bytes.fromhex(match[1].replace("-", "")))
-    return tuple(dict.fromkeys((text, usual, f"urn:uuid:{usual}")))
 
 
 @dataclass(slots=True)

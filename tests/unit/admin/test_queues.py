@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -160,3 +161,31 @@ def test_each_message_is_in_one_column_while_a_branch_is_in_doubt() -> None:
         "held": 1,
         "locked": 2,
     }
+
+
+def test_messages_that_only_wait_for_a_sync_are_in_the_next_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync makes a commit's messages visible at once, but many queues take them in later, and nothing notes it."""
+    monkeypatch.setattr("escrowmq.core.queues.showing.TOGETHER", 0)
+    bench = Bench()
+    server, client, name = bench.server, bench.client, bench.names[-1]
+    client.open_channel(2, mode="tx")
+    for each in (bench.names[0], name):
+        client.publish(2, each, b"committed")
+    known: dict[str, Any] = {}
+
+    def ready() -> list[int]:
+        """Return the numbers of messages that the changes since the last look show for the queue."""
+        head, *rows = perform(bench.admin.operations, "queue.changes", **known)
+        known.update(run=head["run"], look=head["look"])
+        ident = server.broker.directory.vhost("/").queues[name].ident
+        return [row["variable"][0] for row in rows if row.get("ident") == ident]
+
+    assert ready() == [1]
+    client.send(2, spec.TxCommit(), disk=False)
+    assert ready() == [1]
+    assert ready() == []
+    assert server.take_batch()
+    assert server.write_batch()
+    server.broker.engine.requests.left = 1  # enough for the first queue
+    assert server.report_batch()
+    assert ready() == [2]

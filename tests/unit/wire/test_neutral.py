@@ -17,7 +17,7 @@ from escrowmq.wire.amqp10.codec import sections
 from escrowmq.wire.amqp10.codec.types import Symbol
 from escrowmq.wire.amqp10.publication import PROTOCOL as SECTIONS
 from escrowmq.wire.formats import FORMATS
-from escrowmq.wire.neutral import Float32, Int8, Int32, Moment, Neutral, UInt64, UniqueId, id_spellings, id_text
+from escrowmq.wire.neutral import Float32, Int8, Int32, Moment, Neutral, UInt64, UniqueId, id_text
 
 COMMON: dict[str, Any] = {
     "annotations": {"x-note": "n", "x-list": ["a", Int32(1)]},
@@ -131,15 +131,3 @@ USUAL = "8c24e7b7-2002-3bc0-bb4b-a8af3631019d"
 )
 def test_an_id_is_shown_as_a_text(value: Any, text: str) -> None:
     assert id_text(value) == text
-
-
-@pytest.mark.parametrize(
-    "written", [USUAL, DIGITS, USUAL.upper(), f"urn:uuid:{USUAL}", f"ID:{USUAL}", f"ID:AMQP_UUID:{USUAL}"]
-)
-def test_a_uuid_is_found_as_each_client_writes_it(written: str) -> None:
-    assert {written, USUAL, f"urn:uuid:{USUAL}"} == set(id_spellings(written))
-
-
-@pytest.mark.parametrize("written", ["m-1", "", "ID:m-1", f"{USUAL}:1", f"{DIGITS}0", DIGITS[1:]])
-def test_what_is_no_uuid_has_one_spelling(written: str) -> None:
-    assert id_spellings(written) == (written,)
