@@ -41,6 +41,10 @@ LISTS = (
 AXE = NODE / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium")
 SECONDS = 60
+BEYOND = """() => [...document.querySelectorAll("main td, main tbody th, main a, main code, main dd")]
+    .filter(each => !each.closest("pre") && each.getBoundingClientRect().right > innerWidth)
+    .map(each => each.outerHTML.slice(0, 200))"""
+"""What a narrow window does not show. The content of <pre> can be scrolled."""
 EVIL = "<img src=x onerror=document.title='broken'>"
 
 playwright: Any = pytest.importorskip("playwright.sync_api")
@@ -196,6 +200,8 @@ def test_every_screen_is_accessible_in_light_and_dark(
             assert violations(page) == [], path
             width = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert width, f"{path} is wider than the window"
+            if "viewport" in options:
+                assert page.evaluate(BEYOND) == [], f"{path} shows things beyond the edge of a phone"
             assert "broken" not in page.title()
 
 
@@ -231,11 +237,28 @@ def test_users_fit_on_a_phone(browser: Browser, site: HttpBroker) -> None:
     with Visitor(browser, site, viewport={"width": 360, "height": 740}) as page:
         page.goto(f"http://127.0.0.1:{site.port}/console/users")
         page.locator(".stacked td[data-label=Permissions]").first.wait_for()
-        assert (
-            page.evaluate("""() => [...document.querySelectorAll(".stacked td, .stacked summary")]
-            .filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.outerHTML)""")
-            == []
-        )
+        assert page.evaluate(BEYOND) == []
+
+
+def test_long_xids_and_names_leave_the_other_columns_on_a_phone(browser: Browser, site: HttpBroker) -> None:
+    """The xid is one of Narayana, which is not text."""
+    name, gtrid, bqual = "reports." + "x" * 200, bytes([0, 255]) * 32, bytes(range(64))
+    with client.connect(site.broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare(name, durable=True)
+        connection.tpc_begin(connection.xid(131077, gtrid, bqual))
+        channel.basic_publish("", name, b"report", client.Properties(delivery_mode=2, message_id="m" * 200))
+        connection.tpc_prepare()
+    xid = f"131077:{gtrid.hex()}:{bqual.hex()}"
+    with Visitor(browser, site, viewport={"width": 390, "height": 844}) as page:
+        for path in ("transactions", f"transactions/{xid}", "queues", f"queues/%2F/{name}", "journal"):
+            page.goto(f"http://127.0.0.1:{site.port}/console/{path}")
+            assert page.evaluate(BEYOND) == [], path
+        page.goto(f"http://127.0.0.1:{site.port}/console/transactions")
+        row = page.locator("tbody tr", has_text=xid)
+        playwright.expect(row.locator("[data-label=State]")).to_be_in_viewport()
+        playwright.expect(row.locator("[data-label=Owner]")).to_contain_text("guest")
+    ask(site.broker.data_dir, "tx.rollback", xid=xid, why="the test is over", by="guest")
 
 
 def test_a_file_of_definitions_is_chosen_and_imported(browser: Browser, site: HttpBroker, tmp_path: Path) -> None:
