@@ -13,7 +13,7 @@ from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_targets
 from escrowmq.pipeline.tracing import lives
 from escrowmq.wire.formats import FORMATS
-from escrowmq.wire.neutral import Neutral, UniqueId
+from escrowmq.wire.neutral import Id, Neutral, UniqueId
 from tests.pipeline.identified import of_identities
 from tests.pipeline.journals import Scribe
 
@@ -32,7 +32,7 @@ def test_a_message_is_followed_from_queue_to_queue(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written", [USUAL, f"ID:{USUAL}", f"urn:uuid:{USUAL}", USUAL.replace("-", "").upper()])
 def test_a_message_whose_id_is_a_uuid_is_found_as_each_client_writes_it(tmp_path: Path, written: str) -> None:
     """The first message has the id as octets, as from Qpid JMS over AMQP 0-10; the second as a text of AMQP 0-9-1."""
-    ids = UniqueId(bytes.fromhex(USUAL.replace("-", ""))), f"urn:uuid:{USUAL}", "m-1"
+    ids: tuple[Id, ...] = (UniqueId(bytes.fromhex(USUAL.replace("-", ""))), f"urn:uuid:{USUAL}", "m-1")
     with Scribe(tmp_path) as scribe:
         scribe.queue(1, "orders")
         for position, (protocol, ident) in enumerate(zip((100, 91, 91), ids, strict=True), 1):
