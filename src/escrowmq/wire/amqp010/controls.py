@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 MOST_GAPS: Final = 10_000
 """The most ranges of commands that a client may leave incomplete."""
 _PENDING: Final = 50  # pending commands that cost one unit of the turn's work when the others are reported
-_RANGES: Final = 64  # ranges of completed commands up to which they are a single piece of work
+_RANGES: Final = 64  # ranges of commands up to which they are a single piece of work
+_LOOKED_AT: Final = 50  # remembered commands that cost one unit of the turn's work when ranges are compared with them
 
 
 def apply_control(session: Session, control: Control) -> None:
@@ -70,12 +71,13 @@ def completed(session: Session, control: SessionCompleted) -> None:
     """Note that the client has completed commands of the broker. Many ranges are noted in pieces. Raises
     SessionFault, INVALID_ARGUMENT.
     """
-    ranges = counted(control.commands or (), session.next_id)
-    for _, last in ranges:
-        if last >= session.next_id:
-            raise SessionFault(DetachCode.UNKNOWN_IDS, f"command {last} was completed, but never sent")
-    work = _completing(session, ranges, control)
-    if len(ranges) > _RANGES:
+    ranges = _sent_ranges(session, control, "completed")
+    _note(session, len(ranges), _completing(session, ranges, control))
+
+
+def _note(session: Session, ranges: int, work: Iterator[None]) -> None:
+    """Note ranges of commands: at once, or in pieces if there are many."""
+    if ranges > _RANGES:
         session.await_rest(work)
     else:
         deque(work, 0)
@@ -98,10 +100,31 @@ def _completing(session: Session, ranges: list[tuple[int, int]], control: Sessio
 
 
 def confirmed(session: Session, control: SessionConfirmed) -> None:
-    """Forget commands that have arrived. Raises INVALID_ARGUMENT."""
-    if session.sent is not None:
-        for first, last in counted(control.commands or (), session.next_id):
-            session.sent.drop(first, last)
+    """Forget commands that have arrived. Raises SessionFault, INVALID_ARGUMENT."""
+    ranges = _sent_ranges(session, control, "confirmed")
+    _note(session, len(ranges), _confirming(session, ranges))
+
+
+def _confirming(session: Session, ranges: list[tuple[int, int]]) -> Iterator[None]:
+    """Yield whenever the turn's budget is used up."""
+    requests = session.broker.engine.requests
+    for first, last in ranges:
+        if session.sent is None:
+            return
+        requests.left -= 1 + session.sent.drop(first, last) // _LOOKED_AT
+        if requests.left <= 0:
+            yield None
+
+
+def _sent_ranges(session: Session, control: SessionCompleted | SessionConfirmed, what: str) -> list[tuple[int, int]]:
+    """Return the ranges of the broker's commands in a control. Raises SessionFault if one of them was never sent, and
+    INVALID_ARGUMENT.
+    """
+    ranges = counted(control.commands or (), session.next_id)
+    for _, last in ranges:
+        if last >= session.next_id:
+            raise SessionFault(DetachCode.UNKNOWN_IDS, f"command {last} was {what}, but never sent")
+    return ranges
 
 
 def expected(session: Session, control: SessionExpected) -> None:

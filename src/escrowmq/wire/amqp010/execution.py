@@ -254,22 +254,29 @@ class Execution:
     # -- controls
 
     def begin_at(self, number: int) -> None:
-        """Note the number of the next command (`session.command-point`). Those below it do not come any more."""
-        if not self._known:
+        """Note the number of the next command (`session.command-point`). Those below it do not come any more. Raises
+        SessionFault for a number below that of the first command, which was given to none.
+        """
+        if not self.begun:
             self._first = self.next = self._known = number
             return
         point = unwrapped(number, self.next)
-        if point > self.next:
-            self._reported.add(self.next, point - 1)
-            self._known = max(self._known, point)
-            self._session.connection.answer_later(self._session)
-        self.next = point
+        if point < self._first:
+            raise SessionFault(DetachCode.UNKNOWN_IDS, f"the first command was {self._first & MASK}, not {number}")
+        self._go_to(point)
 
     def skip(self, ranges: Ranges) -> None:
         """Note that these commands do not come (`session.gap`). Raises INVALID_ARGUMENT."""
         for first, last in counted(ranges, self.next):
             if first <= self.next <= last:
-                self.begin_at(last + 1 & MASK)
+                self._go_to(last + 1)
+
+    def _go_to(self, point: int) -> None:
+        if point > self.next:
+            self._reported.add(self.next, point - 1)
+            self._known = max(self._known, point)
+            self._session.connection.answer_later(self._session)
+        self.next = point
 
     @property
     def received(self) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.branches.branch import Publication
 from escrowmq.core.budget import COPIES, PUBLISH
 from escrowmq.core.conditions import BrokerError, Condition
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LONGEST_TTL: Final = 315_360_000_000
 """The longest time to live, in milliseconds: ten years. Longer ones are shortened."""
 _FORMS: Final = 1024
+_FORM_BYTES: Final = 800  # the estimated memory of a form
 _LONGEST_RUN: Final = 1000
 _LOOKED_AT: Final = 100  # consumers of a queue that are looked at for an immediate message
 
@@ -82,6 +84,7 @@ class IncomingTransfers:
     def __init__(self, session: SessionPort) -> None:
         self._session = session
         self._forms: dict[TransferAddress, TransferForm] = {}
+        self._counted = 0
         # The run that was read and is not published yet: messages of one form with consecutive numbers.
         self._form: TransferForm | None = None
         self._wishes = Wishes()
@@ -92,10 +95,18 @@ class IncomingTransfers:
         """Return the form of messages with this address."""
         form = self._forms.get(address)
         if form is None:
-            if len(self._forms) >= _FORMS:
+            if len(self._forms) >= _FORMS or not self._session.has_room:
                 self._forms.clear()
             form = self._forms[address] = TransferForm(address)
+            self.count_remembered()
         return form
+
+    def count_remembered(self) -> None:
+        """Count what is remembered for the user and the virtual host, if it has changed noticeably (FAIR-2)."""
+        held = self.counted_bytes
+        if abs(held - self._counted) >= STEP:
+            self._counted = held
+            self._session.count_held()
 
     def add(self, form: TransferForm, wishes: Wishes, number: int, content: bytes) -> None:
         """Add a message to the run, or begin another one with it."""
@@ -270,8 +281,8 @@ class IncomingTransfers:
 
     @property
     def counted_bytes(self) -> int:
-        """Nothing: a run is published before the turn ends."""
-        return 0
+        """The memory of the forms. A run is published before the turn ends."""
+        return _FORM_BYTES * len(self._forms)
 
     def completed(self, first: int, last: int) -> None:
         """Do nothing: the client's completions concern what it receives."""

@@ -426,7 +426,7 @@ class Reader:
             else:
                 attach(connection, channel, control)
         elif isinstance(control, SessionDetached):
-            if session is not None:
+            if session is not None and control.name in (session.name, None):
                 session.answered(control)
         elif session is None or session.refused:
             if isinstance(control, SessionDetach) and session is not None:

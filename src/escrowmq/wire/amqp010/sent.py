@@ -40,15 +40,17 @@ class SentCommands:
         self._commands[number] = Sent(payload, after)
         self.bytes += len(payload) + _EACH
 
-    def drop(self, first: int, last: int) -> None:
-        """Forget the commands from `first` to `last`."""
+    def drop(self, first: int, last: int) -> int:
+        """Forget the commands from `first` to `last`. Return about how many numbers were looked at."""
         commands = self._commands
+        looked_at = min(last - first + 1, len(commands))
         if last - first < len(commands):
             found = [number for number in range(first, last + 1) if number in commands]
         else:
             found = [number for number in commands if first <= number <= last]
         for number in found:
             self.bytes -= len(commands.pop(number).payload) + _EACH
+        return looked_at
 
     def from_number(self, number: int, most: int) -> list[tuple[int, Sent]]:
         """Return the first commands, at most `most`, with numbers from `number` on."""

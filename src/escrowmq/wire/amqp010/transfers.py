@@ -41,11 +41,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from escrowmq.wire.amqp010.ports import Content, Later, SessionPort
+    from escrowmq.wire.amqp010.publishing import TransferForm
 
 _STRUCT: Final = struct.Struct(">IH")
 _PLAIN: Final = DeliveryProperties()
 _SECONDS: Final = 10**11  # times below are in seconds, as the specification says; Qpid JMS sends milliseconds
 _KNOWN: Final = 256
+LONGEST_KNOWN: Final = 1024
+"""Octets of delivery properties above which they are not remembered. Those of the usual clients are much shorter."""
+_KNOWN_BYTES: Final = 1500  # the estimated memory of what is remembered with them
 _LEAST: Final = 8  # octets of a struct without fields
 _MODES: Final = (None, AcceptMode.EXPLICIT, AcceptMode.NONE)
 
@@ -84,12 +88,14 @@ class TransferReader(IncomingTransfers):
         self._shapes = PropertiesShapes()
         self.runs = session.runs = TransferRuns(session, self, self._shapes)
         self._known: dict[tuple[str | None, int | None, bytes], TransferLook] = {}
+        self._known_bytes = 0  # about
         self._wishes_by_value: dict[Wishes, Wishes] = {}  # one object for equal ones, by which runs are found
 
     def attached(self) -> None:
         """Forget how transfers looked on the other channel."""
         super().attached()
         self._known.clear()
+        self._known_bytes = 0
         self.runs = self._session.runs = TransferRuns(self._session, self, self._shapes)
 
     def read(self, command: MessageTransfer, content: Content | None) -> None:
@@ -154,16 +160,30 @@ class TransferReader(IncomingTransfers):
         wishes = Wishes(command.accept_mode == AcceptMode.EXPLICIT, delivery.discard_unroutable, delivery.immediate)
         wishes = self._wishes_by_value.setdefault(wishes, wishes)
         if header.begins and payload[6] in _SELF_CONTAINED:
-            at, length, begin = _PLACES[payload[6]]
-            end = 4 + int.from_bytes(payload[:4], "big")
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            before, after = payload[:at], payload[at + length : end]
-            look = TransferLook(form, wishes, begin, before, length, after)
-            self._known[command.destination, command.accept_mode, before + after] = look
+            self._remember(command, payload, form, wishes)
         head = head_of(delivery.timestamp, delivery.expiration, redelivered=delivery.redelivered)
         stored = b"".join((head, header.properties or NO_PROPERTIES, body))
         self.add(form, wishes, self._session.current, stored)
+
+    def _remember(self, command: MessageTransfer, payload: bytes, form: TransferForm, wishes: Wishes) -> None:
+        """Remember the delivery properties with which a header begins, if there is room for them."""
+        at, length, begin = _PLACES[payload[6]]
+        end = 4 + int.from_bytes(payload[:4], "big")
+        if end > LONGEST_KNOWN:
+            return
+        if len(self._known) >= _KNOWN or not self._session.has_room:
+            self._known.clear()
+            self._known_bytes = 0
+        before, after = payload[:at], payload[at + length : end]
+        look = TransferLook(form, wishes, begin, before, length, after)
+        self._known[command.destination, command.accept_mode, before + after] = look
+        self._known_bytes += _KNOWN_BYTES + 3 * end
+        self.count_remembered()
+
+    @property
+    def counted_bytes(self) -> int:
+        """The memory of what is remembered."""
+        return super().counted_bytes + self._known_bytes
 
 
 def message_transfer(session: SessionPort, command: MessageTransfer, content: Content | None) -> Later:

@@ -31,6 +31,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     SessionTimeout,
 )
 from escrowmq.wire.amqp010.ports import LATER, Content, SessionPort
+from escrowmq.wire.amqp010.sent import SentCommands
 from escrowmq.wire.amqp010.session import Session
 from escrowmq.wire.outbox import Piece
 from tests.unit.wire.amqp010.clients import Client, server
@@ -234,6 +235,33 @@ def test_commands_that_do_not_come_are_complete() -> None:
     client.completes(5)
 
 
+@pytest.mark.parametrize("gap", [((1, 0x80000000),), ((0x90000000, 0), (1, 0x7FFFFFFF), (0x80000000, 0x80000000))])
+def test_no_command_is_lost_behind_the_longest_gap(gap: tuple[tuple[int, int], ...]) -> None:
+    client = Client()
+    client.do(ExecutionSync())
+    client.control(SessionGap(gap))
+    client.inbox.clear()
+    client.sent[1] = 0x80000001
+    client.refused(MessageStop("none"), ErrorCode.NOT_FOUND)  # it was executed
+
+
+def test_the_last_command_point_before_the_first_command_counts() -> None:
+    client = Client()
+    client.control(SessionCommandPoint(100, 0))
+    client.control(SessionCommandPoint(50, 0))
+    client.sent[1] = 50
+    client.refused(MessageStop("none"), ErrorCode.NOT_FOUND)
+
+
+def test_a_command_point_before_the_first_command_of_the_session_is_refused() -> None:
+    client = Client()
+    client.control(SessionCommandPoint(100, 0))
+    client.sent[1] = 100
+    client.do(ExecutionSync())
+    client.control(SessionCommandPoint(99, 0))
+    assert client.expect(SessionDetached).code == DetachCode.UNKNOWN_IDS
+
+
 def test_a_gap_elsewhere_changes_nothing() -> None:
     client = Client()
     client.control(SessionGap(((7, 9),)))
@@ -259,6 +287,37 @@ def test_the_completion_of_what_was_never_sent_is_refused(ranges: tuple[tuple[in
     client = Client()
     client.control(SessionCompleted(ranges))
     assert client.expect(SessionDetached).code == DetachCode.UNKNOWN_IDS
+
+
+def test_the_confirmation_of_what_was_never_sent_is_refused() -> None:
+    client = Client()
+    client.control(SessionRequestTimeout(60))
+    client.expect(SessionTimeout)
+    client.control(SessionConfirmed(((0, 0),)))
+    assert client.expect(SessionDetached).code == DetachCode.UNKNOWN_IDS
+
+
+@pytest.mark.rule("FAIR-1")
+def test_many_confirmations_are_noted_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    client.control(SessionRequestTimeout(60))
+    session = session_of(client)
+    session.next_id = 900_000  # transfers, which are not remembered
+    for _ in range(3000):
+        session.send(ExecutionSync())
+    requests = client.server.broker.engine.requests
+    left: list[int] = []
+    drop = SentCommands.drop
+
+    def watched(sent: SentCommands, first: int, last: int) -> int:
+        left.append(requests.left)
+        return drop(sent, first, last)
+
+    monkeypatch.setattr(SentCommands, "drop", watched)
+    client.control(SessionConfirmed(((0, 800_000),) * 2000))
+    assert len(left) == 2000
+    assert min(left) > 0
+    assert len([now for now, later in pairwise(left) if later > now]) > 10  # new turns
 
 
 def test_an_empty_range_is_refused() -> None:
@@ -313,6 +372,16 @@ def test_the_client_says_that_the_session_is_detached() -> None:
     client.control(SessionDetached(b"session 1", DetachCode.NORMAL))
     assert client.idle()
     client.attach(1)
+
+
+def test_the_end_of_another_session_does_not_end_the_one_that_follows_on_its_channel() -> None:
+    client = Client()
+    client.command(MessageStop("none"))
+    client.expect(ExecutionException)
+    client.expect(SessionDetach)
+    client.attach(1, b"next")
+    client.control(SessionDetached(b"session 1", DetachCode.NORMAL))
+    client.do(ExecutionSync())
 
 
 def test_parts_leave_before_any_returns_what_it_holds() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escrowmq.core.access.holdings import STEP
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.queues.queue import Queue
@@ -18,6 +19,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     FragmentProperties,
     MessageProperties,
     MessageTransfer,
+    SessionDetach,
 )
 from escrowmq.wire.amqp010.codec.types import UnknownStruct
 from escrowmq.wire.amqp010.content import TransferContent, unpack
@@ -103,6 +105,44 @@ def test_a_very_long_time_to_live_is_shortened() -> None:
     found = queue(client.server)
     publish(client, b"", ttl=2**64 - 1)
     assert entries(found)[0].run.envelope.ttl == 315_360_000_000
+
+
+@pytest.mark.rule("FAIR-2")
+def test_delivery_properties_that_are_remembered_count_and_are_bounded() -> None:
+    client = Client()
+    queue(client.server)
+    session = client.port.endpoint.sessions[1]
+    held = []
+    for number in range(300):
+        publish(client, b"", header=header(routing_key="q", resume_id=f"{number:03d}" * 300, resume_ttl=1))
+        held.append(session._held_bytes)
+    assert held[100] > 100 * 3 * 900
+    assert max(held) < 300 * 5000
+    assert held[-1] < max(held)
+    assert abs(client.server.broker.holdings.of_user("guest") - held[-1]) <= 2 * STEP
+    client.inbox.clear()
+    client.control(SessionDetach(b"session 1"))
+    assert client.server.broker.holdings.of_user("guest") == 0
+
+
+@pytest.mark.rule("FAIR-2")
+def test_long_delivery_properties_are_not_remembered() -> None:
+    client = Client()
+    found = queue(client.server)
+    for number in range(20):
+        publish(client, b"", header=header(routing_key="q", resume_id=f"{number:03d}" * 5000, resume_ttl=1))
+    assert client.port.endpoint.sessions[1]._held_bytes < 20_000
+    assert len(entries(found)) == 20
+
+
+@pytest.mark.rule("FAIR-3")
+def test_a_user_without_room_has_no_delivery_properties_remembered() -> None:
+    client = Client()
+    queue(client.server)
+    client.server.broker.holdings.user_limit = 40_000
+    for number in range(100):
+        publish(client, b"", header=header(routing_key="q", resume_id=f"{number:03d}" * 300, resume_ttl=1))
+        assert client.server.broker.holdings.of_user("guest") <= 64_000
 
 
 def test_structs_that_do_not_belong_there_are_left_out() -> None:
