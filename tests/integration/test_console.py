@@ -334,6 +334,7 @@ def start_audit(page: Page, site: HttpBroker) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_an_audit_that_is_started_here_is_followed_to_its_verdict(browser: Browser, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text('[http]\naudits = "audits"\n')
@@ -346,7 +347,7 @@ def test_an_audit_that_is_started_here_is_followed_to_its_verdict(browser: Brows
         with Visitor(browser, site) as page:
             start_audit(page, site)
             page.wait_for_selector("text=is running")
-            page.wait_for_selector("text=ended with exit status 0", timeout=240_000)
+            page.wait_for_selector("text=ended with exit status 0", timeout=600_000)
             page.wait_for_selector(".notice.done:has-text('CLEAN: no rule was broken, in run 1')")
             assert page.locator("summary:has-text('Run now')").count() == 1
             page.click("nav >> text=Overview")

@@ -274,7 +274,7 @@ def test_the_dead_letter_history_of_a_message_is_shown() -> None:
     browser.server.end_turn()
     text = browser.text("/console/queues/%2F/dead?peek=1")
     assert "Dead-letter history (x-death)" in text
-    assert '<th scope="row">work</th><td>rejected</td>' in text
+    assert '<th scope="row">work</th><td data-label="Reason">rejected</td>' in text
 
 
 def test_a_column_of_texts_is_sorted_upwards_first_and_one_of_numbers_downwards() -> None:

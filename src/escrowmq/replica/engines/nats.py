@@ -40,6 +40,8 @@ _ACK_SECONDS: Final = 4.0
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
 """The bytes of entries that are on their way at once. A stream's leader refuses more than 128 MB."""
 _WINDOW_ENTRIES: Final = 2000
+_ERRORS: Final = 3
+"""How many of the client's errors an error of ours repeats."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 _NO_RESPONDERS: Final = "503"
 _END_OF_BATCH: Final = "204"
@@ -96,7 +98,7 @@ class NatsLog:
         self._timeout = timeout
         self._acks = _Acks()
         self._appending = threading.Lock()
-        self._last_error = ""
+        self._errors: list[str] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="replication-nats", daemon=True)
         self._thread.start()
@@ -135,14 +137,19 @@ class NatsLog:
             await asyncio.wait_for(connecting, self._timeout)
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await client.close()
-            reason = self._last_error or str(error) or "no answer"
+            reason = self._reason() or str(error) or "no answer"
             raise ConnectionError(f"NATS at {address} cannot be reached: {reason}") from None
         self._acks.inbox = client.new_inbox()
         await client.subscribe(f"{self._acks.inbox}.*", cb=self._acks.receive)
         return client
 
     async def _on_error(self, error: Exception) -> None:
-        self._last_error = str(error) or type(error).__name__
+        """Keep the last errors, each once. A refused login is often followed by connections that are reset."""
+        text = str(error) or type(error).__name__
+        self._errors = [*(each for each in self._errors if each != text), text][-_ERRORS:]
+
+    def _reason(self) -> str:
+        return "; ".join(self._errors)
 
     async def _on_disconnected(self) -> None:
         self._acks.fail(f"NATS at {self.address} closed the connection before it answered an append")
@@ -189,7 +196,7 @@ class NatsLog:
             while len(positions) < len(futures):
                 await answered()
         except (TimeoutError, nats.errors.Error, OSError) as error:
-            reason = str(error) or self._last_error or "no answer"
+            reason = str(error) or self._reason() or "no answer"
             raise AppendUnknown(f"NATS at {self.address} did not acknowledge an append: {reason}") from None
         except _Refused as error:
             if any(not future.done() or future.exception() is None for future in futures):

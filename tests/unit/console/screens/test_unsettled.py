@@ -12,7 +12,7 @@ def test_the_unsettled_deliveries_of_a_connection_are_summed_with_the_oldest_age
         site.broker.process.connections[FakeConnection(address, channels=channels)] = None
     text = site.text("/console/unsettled")
     row = text.partition("10.0.0.1:5</a>")[2].partition("</tr>")[0]
-    assert '<td class="n">3</td><td class="n">2 s</td>' in row
+    assert '<td class="n" data-label="Unsettled">3</td><td class="n" data-label="Oldest">2 s</td>' in row
     assert text.index("10.0.0.1:5</a>") < text.index("10.0.0.2:6</a>")
     assert "10.0.0.3:7" not in text
 
