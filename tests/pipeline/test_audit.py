@@ -21,6 +21,7 @@ from escrowmq.core.records.publishing import encode_targets
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held
 from escrowmq.pipeline.audit import Audit, Options, audit
 from escrowmq.pipeline.findings import of_subjects
+from escrowmq.pipeline.gold import IDS
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
 from escrowmq.wire.amqp091.packed import PACKED, pack
@@ -379,6 +380,21 @@ def test_messages_have_columns_of_their_ids_and_publishers(spark: SparkSession, 
     assert sorted(found) == every
     wrong = [(row["name"], *identity(row)) for row in rows(spark, out, "gold.violations")]
     assert wrong == [("settled twice", *every[0])]
+
+
+def test_every_table_of_messages_has_columns_of_ids_and_is_in_the_guide(spark: SparkSession, tmp_path: Path) -> None:
+    with Scribe(tmp_path / "journal") as scribe:
+        all(all_planted(scribe))
+    out = tmp_path / "out"
+    audit(tmp_path / "journal", out, spark=spark)
+    paths = [path for layer in ("silver", "gold") for path in (out / layer).iterdir()]
+    tables = {f"{path.parent.name}/{path.name}": path for path in paths}
+    of_messages = {name for name, path in tables.items() if "position" in spark.read.parquet(str(path)).columns}
+    assert of_messages == {"silver/messages", "gold/violations", "gold/lives"}
+    for name in of_messages:
+        assert set(IDS) <= set(spark.read.parquet(str(tables[name])).columns), name
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "auditing.md").read_text(encoding="utf-8")
+    assert {name for name in tables if f"\n| `{name}` |" not in guide} == set()
 
 
 def told(count: int) -> list[bytes]:
