@@ -1,4 +1,4 @@
-"""A blocking client of AMQP 0-10 over a socket, made of the broker's own codec. It has one session, on channel 1."""
+"""Blocking clients of AMQP 0-10 over a socket, made of the broker's own codec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from escrowmq.wire.amqp010.codec.commands import (
     decode_command,
     decode_control,
     encode_command,
-    encode_control,
     encode_header,
 )
 from escrowmq.wire.amqp010.codec.frames import (
@@ -26,6 +25,7 @@ from escrowmq.wire.amqp010.codec.frames import (
     PROTOCOL_HEADER,
     Assembly,
     assembly,
+    control_frame,
 )
 from escrowmq.wire.amqp010.codec.spec import (
     ConnectionOpen,
@@ -58,6 +58,14 @@ TIMEOUT: Final = 20.0
 _PLENTY: Final = (1 << 20,) * 4
 
 
+class Received(NamedTuple):
+    """A control or a command from the server, and the body of a message."""
+
+    channel: int
+    operation: Any
+    body: bytes
+
+
 class Transferred(NamedTuple):
     """A message from the server, and the number of its transfer."""
 
@@ -65,28 +73,74 @@ class Transferred(NamedTuple):
     body: bytes
 
 
-class SocketClient:
-    """A client that is connected, logged in and attached. A refusal raises AssertionError with the exception's code."""
+class SocketLink:
+    """A connection that is logged in and opened. It has no sessions yet."""
 
-    def __init__(self, port: int, name: bytes = b"session") -> None:
+    def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         self._data = b""
         self._taken: dict[tuple[int, int], Assembly] = {}
-        self._inbox: deque[tuple[Any, bytes]] = deque()
+        self._inbox: deque[Received] = deque()
+        self._socket.sendall(PROTOCOL_HEADER)
+        self._data = self._take(len(PROTOCOL_HEADER))[len(PROTOCOL_HEADER) :]
+        self.expect(ConnectionStart)
+        self.control(ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), 0)
+        tune = self.expect(ConnectionTune)
+        self.control(ConnectionTuneOk(tune.channel_max, FRAME_MAX, 0), 0)
+        self.control(ConnectionOpen("/"), 0)
+        self.expect(ConnectionOpenOk)
+
+    def close(self) -> None:
+        """Close the socket, as if the client had died."""
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self._socket.sendall(data)
+
+    def control(self, control: Control, channel: int = 1) -> None:
+        """Send a control."""
+        self.send(control_frame(channel, control))
+
+    def expect(self, kind: type[Any]) -> Any:
+        """Return the next control or command, which must be of this class."""
+        operation = self.receive().operation
+        assert isinstance(operation, kind), operation
+        return operation
+
+    def receive(self) -> Received:
+        """Return the next control, or command with its body."""
+        while not self._inbox:
+            head = self._take(HEAD_SIZE)
+            flags, kind, size, track, channel = FRAME_HEAD.unpack_from(head)
+            frame = self._take(size)
+            self._data = frame[size:]
+            taken = self._taken.setdefault((channel, track), Assembly(_PLENTY))
+            if taken.take(flags, kind, frame[HEAD_SIZE:size]):
+                del self._taken[channel, track]
+                self._inbox.append(Received(channel, *_decoded(taken.segments)))
+        return self._inbox.popleft()
+
+    def _take(self, size: int) -> bytes:
+        """Return what has arrived, at least `size` octets."""
+        while len(self._data) < size:
+            more = self._socket.recv(65_536)
+            assert more, "the broker has closed the connection"
+            self._data += more
+        return self._data
+
+
+class SocketClient:
+    """A client with one session, on channel 1. A refusal raises AssertionError with the exception's code."""
+
+    def __init__(self, port: int, name: bytes = b"session") -> None:
+        self._link = link = SocketLink(port)
         self._next = 0
         self._received = 0
         self._transfers: deque[Transferred] = deque()
-        self._socket.sendall(PROTOCOL_HEADER)
-        self._data = self._take(len(PROTOCOL_HEADER))[len(PROTOCOL_HEADER) :]
-        self._expect(ConnectionStart)
-        self._control(ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), 0)
-        tune = self._expect(ConnectionTune)
-        self._control(ConnectionTuneOk(tune.channel_max, FRAME_MAX, 0), 0)
-        self._control(ConnectionOpen("/"), 0)
-        self._expect(ConnectionOpenOk)
-        self._control(SessionAttach(name))
-        self._expect(SessionAttached)
-        self._control(SessionCommandPoint(0, 0))
+        link.control(SessionAttach(name))
+        link.expect(SessionAttached)
+        link.control(SessionCommandPoint(0, 0))
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +148,7 @@ class SocketClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._link.close()
 
     # -- commands
 
@@ -102,12 +156,10 @@ class SocketClient:
         """Send a command, and wait for its completion. Return its result, if it has one."""
         number = self._next
         self._next += 1
-        segments: list[Any] = [(COMMAND, encode_command(command, sync=True))]
-        segments += [(kind, part) for kind, part in ((HEADER, header), (BODY, body)) if part is not None]
-        self._socket.sendall(b"".join(assembly(1, segments, FRAME_MAX)))
+        self._link.send(command_frames(command, header, body))
         result = None
         while True:
-            operation, content = self._receive()
+            _, operation, content = self._link.receive()
             if isinstance(operation, ExecutionException):
                 pytest.fail(f"refused with {operation.error_code}: {operation.description}")
             if isinstance(operation, ExecutionResult):
@@ -143,36 +195,14 @@ class SocketClient:
         self.do(MessageAccept(((number, number),)))
         return body
 
-    # -- frames
 
-    def _control(self, control: Control, channel: int = 1) -> None:
-        self._socket.sendall(b"".join(assembly(channel, [(CONTROL, encode_control(control))], FRAME_MAX)))
-
-    def _expect(self, kind: type[Any]) -> Any:
-        operation, _ = self._receive()
-        assert isinstance(operation, kind), operation
-        return operation
-
-    def _receive(self) -> tuple[Any, bytes]:
-        """Return the next control, or command with its body."""
-        while not self._inbox:
-            head = self._take(HEAD_SIZE)
-            flags, kind, size, track, channel = FRAME_HEAD.unpack_from(head)
-            frame = self._take(size)
-            self._data = frame[size:]
-            taken = self._taken.setdefault((channel, track), Assembly(_PLENTY))
-            if taken.take(flags, kind, frame[HEAD_SIZE:size]):
-                del self._taken[channel, track]
-                self._inbox.append(_decoded(taken.segments))
-        return self._inbox.popleft()
-
-    def _take(self, size: int) -> bytes:
-        """Return what has arrived, at least `size` octets."""
-        while len(self._data) < size:
-            more = self._socket.recv(65_536)
-            assert more, "the broker has closed the connection"
-            self._data += more
-        return self._data
+def command_frames(
+    command: Command, header: bytes | None = None, body: bytes | None = None, frame_max: int = FRAME_MAX
+) -> bytes:
+    """Return the frames of a command on channel 1."""
+    segments: list[Any] = [(COMMAND, encode_command(command, sync=True))]
+    segments += [(kind, part) for kind, part in ((HEADER, header), (BODY, body)) if part is not None]
+    return b"".join(assembly(1, segments, frame_max))
 
 
 def _covers(control: SessionCompleted, number: int) -> bool:
