@@ -48,6 +48,15 @@ class Outbox:
         """Whether an output waits for the log."""
         return bool(self._held)
 
+    def holds(self, lane: int) -> bool:
+        """Whether an output of `lane` waits for the log."""
+        return lane in self._holders
+
+    def follow(self, lane: int, other: int) -> None:
+        """Let the next output of `lane` come behind those that `other` has put. Call `put` for it at once."""
+        if other in self._holders:
+            self._holders.add(lane)
+
     def put(self, lane: int, data: Piece, after: int = 0) -> None:
         """Send `data` in `lane` when the log is synced up to `after`."""
         if after and after <= self._log.synced_lsn:

@@ -38,6 +38,20 @@ def test_a_waiting_piece_holds_back_only_its_lane() -> None:
     assert (outbox.holding, outbox.size) == (False, 0)
 
 
+def test_a_lane_can_follow_another_one() -> None:
+    outbox = Outbox(Log())
+    outbox.follow(2, 1)
+    outbox.put(2, b"0")
+    assert outbox.take() == [b"0"]
+    outbox.put(1, b"a", 10)
+    outbox.follow(2, 1)
+    outbox.put(2, b"b")
+    outbox.put(2, b"c")
+    assert (outbox.take(), outbox.holds(1), outbox.holds(2), outbox.holds(3)) == ([], True, True, False)
+    outbox.release(10)
+    assert outbox.take() == [b"abc"]
+
+
 def test_a_piece_whose_record_is_synced_does_not_wait() -> None:
     outbox = Outbox(Log(10))
     outbox.put(1, b"a", 10)

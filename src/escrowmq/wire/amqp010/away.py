@@ -38,6 +38,12 @@ class Away:
     def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
         """Send nothing."""
 
+    def put_completion(self, channel: int, data: Piece, after: int) -> None:
+        """Send nothing."""
+
+    def rejoin(self, channel: int) -> None:
+        """Do nothing: no completion waits."""
+
     def detached(self, channel: int, name: bytes, code: int) -> None:
         """Send nothing."""
 

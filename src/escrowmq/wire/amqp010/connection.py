@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from escrowmq.wire.amqp010.session import Session
     from escrowmq.wire.endpoint import EndpointLimits, Host, Peer
 
+ASIDE: Final = 65_536
+"""The distance from the lane of a session to that of its completions that wait for the log."""
 CLOSE_MS: Final = 5000
 """How long the broker waits for a client's answer to connection.close."""
 _SILENT: Final = frozenset((ConnectionState.CLOSING, ConnectionState.CLOSED))
@@ -222,6 +224,7 @@ class Connection:
 
     def detached(self, channel: int, name: bytes, code: DetachCode) -> None:
         """Say that there is no session, or none of this name, on a channel."""
+        self.rejoin(channel)
         self.put(channel + 1, control_frame(channel, SessionDetached(name, code)))
 
     def put(self, lane: int, data: Piece, after: int = 0) -> None:
@@ -238,6 +241,19 @@ class Connection:
         if after and self._outbox.holding:
             self.host.await_sync(self)
         self.host.stir(self)
+
+    def put_completion(self, channel: int, data: Piece, after: int) -> None:
+        """Send completions of a session when the log is synced up to `after`. Those that wait do not hold back its
+        deliveries. They keep their order, because clients take a completion that comes too early for the last one.
+        """
+        lane = channel + 1
+        if after > self.broker.log.synced_lsn or self._outbox.holds(lane + ASIDE):
+            lane += ASIDE
+        self.put(lane, data, after)
+
+    def rejoin(self, channel: int) -> None:
+        """Let the next output of a channel come behind its completions that wait. Send it at once."""
+        self._outbox.follow(channel + 1, channel + 1 + ASIDE)
 
     def answer_later(self, session: Session) -> None:
         """Let `session` report completions at the end of the turn."""

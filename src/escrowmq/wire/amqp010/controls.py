@@ -189,7 +189,7 @@ def detach(session: Session, control: SessionDetach) -> None:
 def _detaching(session: Session) -> Iterator[None]:
     yield from session.releasing()
     if session.connection.sessions.get(session.channel) is session:
-        session.send_control(SessionDetached(session.name, DetachCode.NORMAL))
+        session.send_end(SessionDetached(session.name, DetachCode.NORMAL))
         del session.connection.sessions[session.channel]
 
 

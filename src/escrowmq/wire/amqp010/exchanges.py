@@ -54,7 +54,7 @@ def exchange_declare(session: SessionPort, command: ExchangeDeclare, _: Content 
     found = exchanges.get(name)
     if found is not None:
         _check_alike(found, command, alternate)
-        return None
+        return _changed(session, durable=found.durable)  # another client may just have declared it
     if name.startswith(RESERVED_PREFIX):
         raise BrokerError(Condition.NOT_ALLOWED, f"exchange name '{name}' has the reserved prefix '{RESERVED_PREFIX}'")
     kind = command.type or ""

@@ -29,7 +29,7 @@ from escrowmq.wire.amqp010.codec.spec import (
 )
 from escrowmq.wire.amqp010.faults import ConnectionFault, SessionFault
 from escrowmq.wire.amqp010.handlers import HANDLERS
-from escrowmq.wire.amqp010.ports import LATER, Content, Later, Outcome, Reply, Work
+from escrowmq.wire.amqp010.ports import LATER, SETTLED, Content, Later, Outcome, Reply, Work
 from escrowmq.wire.amqp010.sequence import MASK, Numbers, counted, unwrapped, wire_ranges
 from escrowmq.wire.amqp010.states import SessionPhase
 
@@ -55,6 +55,7 @@ class Execution:
         "_pending",
         "_reported",
         "_session",
+        "_settles",
         "_transfer",
         "current",
         "latest",
@@ -73,6 +74,7 @@ class Execution:
         self._pending: OrderedDict[int, Command] = OrderedDict()
         self._reported = Numbers()  # to be reported at the end of the turn
         self._after = 0
+        self._settles = False  # whether a command to be reported has settled deliveries
         self.latest = 0
         """How far the log has to be synced so that all completions may be reported."""
         self._transfer: tuple[bytes, MessageTransfer] | None = None  # the last one; most of them are equal
@@ -202,7 +204,9 @@ class Execution:
     def complete(self, number: int, reply: Reply | None) -> None:
         """Complete a command. Its result is sent first, and both when the log is synced as far as the reply says."""
         session = self._session
-        if reply is not None:
+        if reply is SETTLED:
+            self._settles = True
+        elif reply is not None:
             after = session.broker.log.proof_lsn(reply.after)
             self._after = max(self._after, after)
             self.latest = max(self.latest, after)
@@ -248,8 +252,19 @@ class Execution:
     def report(self) -> None:
         """Send the completions that are due."""
         if self._reported:
+            if self._settles:
+                self.note_settled()
             after, self._after = self._after, 0
             self._session.send_completed(wire_ranges(self._reported.take()), after)
+
+    def note_settled(self) -> None:
+        """Let the completions wait for the settlements of the commands that they name."""
+        if self._settles:
+            self._settles = False
+            broker = self._session.broker
+            broker.engine.settlements.flush()  # at the end of a turn, the engine has done this already
+            self._after = max(self._after, broker.log.end_lsn)
+            self.latest = max(self.latest, self._after)
 
     # -- controls
 

@@ -48,6 +48,12 @@ class Reply(NamedTuple):
     after: int = 0
 
 
+SETTLED: Final = Reply()
+"""The completion of a command that has settled deliveries: it is sent when the settlements of its turn are synced.
+(They are recorded together, at the end of the turn.)
+"""
+
+
 class Later(Enum):
     """The handler answers in a later turn."""
 

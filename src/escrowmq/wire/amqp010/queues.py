@@ -142,14 +142,12 @@ def queue_declare(session: SessionPort, command: QueueDeclare, _: Content | None
         ends = command.exclusive and command.auto_delete
         declaration = Declaration(command.durable and not ends, ends, command.auto_delete and not ends, arguments)
         queue = session.broker.directory.declare_queue(vhost, name, declaration, session.owner)
-        after = session.broker.log.end_lsn if queue.durable else 0
     else:
         check_free(session, queue)
         queue.lifetime.touch()
-        after = 0
     if command.exclusive and not queue.exclusive:
         session.part(Locked).lock(queue)
-    return Reply(after=after)
+    return Reply(after=session.broker.log.end_lsn if queue.durable else 0)  # another client may just have declared it
 
 
 def _check_passive(session: SessionPort, queue: Queue, *, exclusive: bool) -> None:

@@ -184,10 +184,17 @@ class Session:
 
     def send_completed(self, ranges: Ranges, after: int) -> None:
         """Send the completion of commands when the log is synced up to `after`."""
+        channel = self.channel
         if len(ranges) == 1:
-            self.connection.put(self.lane, completed_frame(self.channel, *ranges[0]), after)
+            frame = completed_frame(channel, *ranges[0])
         else:
-            self.send_control(SessionCompleted(ranges), after)
+            frame = control_frame(channel, SessionCompleted(ranges))
+        self.connection.put_completion(channel, frame, after)
+
+    def send_end(self, control: Control) -> None:
+        """Send a control that ends the session, behind the completions that wait."""
+        self.connection.rejoin(self.channel)
+        self.send_control(control)
 
     def _put(self, pieces: list[Piece], after: int) -> None:
         if any(len(piece) >= LARGE for piece in pieces):
@@ -364,6 +371,7 @@ class Session:
             return
         self.send_control(SessionAttached(self.name))
         self.send_control(SessionFlush(expected=True, confirmed=True, completed=True))
+        self.execution.note_settled()
         if self.execution.completed:
             self.send_completed(wire_ranges(self.execution.completed), self.execution.latest)
         deque(self.dropping_forbidden(), 0)
@@ -407,8 +415,9 @@ class Session:
         if self.state in _BEHIND:
             self.state = SessionPhase.ATTACHED
             self.send_control(SessionCommandPoint(self.next_id & MASK, 0))
+        self.connection.rejoin(self.channel)
         self.send(raised, after=after)
-        self.send_control(SessionDetach(self.name))
+        self.send_end(SessionDetach(self.name))
         self.refused = True
         self.leave()
         self.connection.leave(self.releasing())
@@ -427,7 +436,7 @@ class Session:
             return
         self.answer_now()
         self.connection.failed(int(fault.code), f"channel {self.channel}: {fault.text}")
-        self.send_control(SessionDetached(self.name, fault.code))
+        self.send_end(SessionDetached(self.name, fault.code))
         self.leave()
         self.connection.sessions.pop(self.channel, None)
         self.connection.leave(self.releasing())

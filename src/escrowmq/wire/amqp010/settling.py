@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.core import budget
 from escrowmq.core.branches.branch import RETURN, Keep, Settlement, TransactionBranch
 from escrowmq.core.branches.xa_branch import XaBranch
-from escrowmq.core.budget import DEAD_LETTERED, EXAMINED, RETURNED, SETTLED
+from escrowmq.core.budget import DEAD_LETTERED, EXAMINED, RETURNED
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.outcome import Disposition, Outcome
 from escrowmq.core.queues.returning import TOGETHER, Standstill
 from escrowmq.core.queues.runs import Stretch
 from escrowmq.core.queues.unsettled import Unsettled, by_consumer, entries_by_consumer
 from escrowmq.wire.amqp010.codec.spec import Acquired, RejectCode
-from escrowmq.wire.amqp010.ports import Reply
+from escrowmq.wire.amqp010.ports import SETTLED, Reply
 from escrowmq.wire.amqp010.sequence import Numbers, counted, wire_ranges
 from escrowmq.wire.amqp010.subscriptions import Subscriptions
 
@@ -34,7 +35,7 @@ _RANGES: Final = 64  # ranges up to which an acceptance is a single piece of wor
 _ACCEPTED: Final = Disposition.ACCEPTED  # found sooner than a member of an enumeration
 
 
-def message_accept(session: SessionPort, command: MessageAccept, _: Content | None) -> Work | None:
+def message_accept(session: SessionPort, command: MessageAccept, _: Content | None) -> Reply | Work | None:
     """Accept deliveries: they have left their queues, or do so when the transaction is committed."""
     subscriptions = session.part(Subscriptions)
     ranges = _tags(session, command.transfers)
@@ -42,33 +43,37 @@ def message_accept(session: SessionPort, command: MessageAccept, _: Content | No
         taken: list[Stretch] = []
         for first, last in ranges:
             taken += subscriptions.unsettled.take_between(first, last)
-        if taken:
-            _accept(subscriptions, taken)
-        return None
+        return SETTLED if taken and _accept(subscriptions, taken)[1] else None
     return _accept_in_pieces(subscriptions, ranges)
 
 
 def _accept_in_pieces(subscriptions: Subscriptions, ranges: list[tuple[int, int]]) -> Work:
-    requests = subscriptions.broker.engine.requests
+    requests, recorded = subscriptions.broker.engine.requests, False
     for taken in _pieces(subscriptions, ranges, _ACCEPTED_TOGETHER):
         if taken:
-            requests.left -= sum([len(entries) for _, entries, _ in taken]) // SETTLED + _accept(subscriptions, taken)
+            consumers, logged = _accept(subscriptions, taken)
+            recorded = recorded or logged
+            requests.left -= sum([len(entries) for _, entries, _ in taken]) // budget.SETTLED + consumers
         if requests.left <= 0:
             yield None
-    return None
+    return SETTLED if recorded else None
 
 
-def _accept(subscriptions: Subscriptions, taken: list[Stretch]) -> int:
-    """Accept deliveries. Return the number of consumers that they belong to."""
-    branch = subscriptions.session.branch
+def _accept(subscriptions: Subscriptions, taken: list[Stretch]) -> tuple[int, bool]:
+    """Accept deliveries. Return the number of consumers that they belong to, and whether the log may record that. In a
+    transaction, only its outcome is recorded.
+    """
+    branch, logged = subscriptions.session.branch, False
     if branch is not None:
-        groups = _enlist(subscriptions, branch, taken)
+        consumers = _enlist(subscriptions, branch, taken)
     else:
         found = entries_by_consumer(taken)
-        groups = len(found)
+        consumers = len(found)
+        for consumer in found:
+            logged = logged or consumer.queue.logged
         subscriptions.broker.engine.settle_each(found, _ACCEPTED)
     subscriptions.count_freed()
-    return groups
+    return consumers, logged
 
 
 def _enlist(subscriptions: Subscriptions, branch: TransactionBranch, taken: list[Stretch]) -> int:
@@ -111,26 +116,28 @@ def message_release(session: SessionPort, command: MessageRelease, _: Content | 
             requests.left -= len(some)
             if requests.left <= 0:
                 yield None
-    yield from _release(session, ranges, set_redelivered=command.set_redelivered)
-    return None
+    return (yield from _release(session, ranges, set_redelivered=command.set_redelivered))
 
 
 def released_before_rollback(session: SessionPort) -> Work:
     """Return the deliveries that the client has released while they were accepted in a transaction, which is rolled
     back now.
     """
+    reply: Reply | None = None
     for set_redelivered, ranges in session.part(Subscriptions).take_released():
-        yield from _release(session, ranges, set_redelivered=set_redelivered)
-    return None
+        reply = (yield from _release(session, ranges, set_redelivered=set_redelivered)) or reply
+    return reply
 
 
-def _release(session: SessionPort, ranges: list[tuple[int, int]], *, set_redelivered: bool) -> Iterator[None]:
+def _release(session: SessionPort, ranges: list[tuple[int, int]], *, set_redelivered: bool) -> Work:
+    """Only deliveries that count as failed leave a trace in the log: their number, or a dead letter."""
     subscriptions = session.part(Subscriptions)
     engine = session.broker.engine
     give_back = engine.requeue if set_redelivered else engine.put_back
-    pause = Standstill(subscriptions.unsettled.queues())
+    pause, returned = Standstill(subscriptions.unsettled.queues()), False
     try:
         for taken in _pieces(subscriptions, ranges, min(TOGETHER, engine.returns.piece)):
+            returned = returned or bool(taken)
             for consumer, entries in entries_by_consumer(taken).items():
                 engine.requests.left -= 1 + len(entries) // RETURNED
                 give_back(consumer, entries)
@@ -139,6 +146,7 @@ def _release(session: SessionPort, ranges: list[tuple[int, int]], *, set_redeliv
     finally:
         pause.end(engine.dirty)
     subscriptions.count_freed()
+    return SETTLED if returned and set_redelivered else None
 
 
 def message_reject(session: SessionPort, command: MessageReject, _: Content | None) -> Work:
@@ -146,7 +154,7 @@ def message_reject(session: SessionPort, command: MessageReject, _: Content | No
     if command.code not in (None, RejectCode.UNSPECIFIED, RejectCode.UNROUTABLE, RejectCode.IMMEDIATE):
         raise BrokerError(Condition.INVALID_ARGUMENT, f"there is no reject-code {command.code}")
     subscriptions = session.part(Subscriptions)
-    engine, unsettled = session.broker.engine, subscriptions.unsettled
+    engine, unsettled, rejected = session.broker.engine, subscriptions.unsettled, False
     for first, last in _tags(session, command.transfers):
         tag = first
         while unsettled.count:
@@ -157,13 +165,14 @@ def message_reject(session: SessionPort, command: MessageReject, _: Content | No
             portion = engine.dead_letters.portion(Outcome.REJECTED)
             reached = portion.reach(unsettled.stretches(tag, reached), tag, reached, most)
             taken = unsettled.take_between(tag, reached)
+            rejected = rejected or bool(taken)
             engine.settle_each(entries_by_consumer(taken), Disposition.REJECTED)
             engine.requests.left -= DEAD_LETTERED * sum([len(entries) for _, entries, _ in taken])
             tag = reached + 1
             if engine.requests.left <= 0:
                 yield None
     subscriptions.count_freed()
-    return None
+    return SETTLED if rejected else None
 
 
 def message_acquire(session: SessionPort, command: MessageAcquire, _: Content | None) -> Work:

@@ -18,6 +18,7 @@ from escrowmq.wire.amqp010.codec.spec import AcceptMode, AcquireMode, ErrorCode,
 from escrowmq.wire.amqp010.delivery import OutgoingTransfers, size_of
 from escrowmq.wire.amqp010.headers import header_values
 from escrowmq.wire.amqp010.inflight import CreditWindow, InFlight
+from escrowmq.wire.amqp010.ports import Reply
 from escrowmq.wire.amqp010.sequence import Numbers
 from escrowmq.wire.amqp010.shown import RUN_BYTES, Shown
 from escrowmq.wire.delivery_ages import DeliveryAges
@@ -419,8 +420,8 @@ def _arguments_of(
         raise BrokerError(Condition.INVALID_ARGUMENT, f"invalid selector: {error}") from None
 
 
-def message_cancel(session: SessionPort, command: MessageCancel, _: Content | None) -> None:
-    """End a subscription. What was delivered can still be settled."""
+def message_cancel(session: SessionPort, command: MessageCancel, _: Content | None) -> Reply | None:
+    """End a subscription. Its deliveries can still be settled. An auto-delete queue is deleted with its last one."""
     subscriptions = session.part(Subscriptions)
     subscription = subscriptions.named(command.destination)
     consumer = subscription.consumer
@@ -428,3 +429,4 @@ def message_cancel(session: SessionPort, command: MessageCancel, _: Content | No
     subscriptions.found.pop(subscription.destination, None)
     session.broker.engine.unsubscribe(consumer)
     subscriptions.answer_flushes(subscription)
+    return Reply(after=session.broker.log.end_lsn) if consumer.queue.deleted and consumer.queue.durable else None

@@ -9,6 +9,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     ExchangeBind,
     ExchangeDeclare,
     ExecutionResult,
+    MessageCancel,
     MessageSubscribe,
     QueueDeclare,
     QueueDelete,
@@ -64,6 +65,32 @@ def test_passive_declares_nothing() -> None:
     client.attach(1)
     client.do(QueueDeclare("q"))
     client.do(QueueDeclare("q", passive=True))
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.parametrize("command", [QueueDeclare("q"), ExchangeDeclare("x", "fanout")], ids=lambda each: each.NAME)
+def test_what_another_client_has_declared_is_confirmed_when_it_is_on_disk(command: Command) -> None:
+    client = Client()
+    other = Client(client.server, attaches=False)
+    other.attach(1, b"another")
+    client.command(QueueDeclare("q", durable=True), disk=False)
+    client.command(ExchangeDeclare("x", "fanout", durable=True), disk=False)
+    number = other.command(command, disk=False)
+    assert other.idle()
+    other.send_bytes(b"")
+    other.completes(number)
+
+
+@pytest.mark.rule("DUR-1")
+def test_the_cancellation_that_deletes_a_durable_queue_is_confirmed_when_it_is_on_disk() -> None:
+    client = Client()
+    client.do(QueueDeclare("q", durable=True, auto_delete=True))
+    client.do(MessageSubscribe("q", "d"))
+    number = client.command(MessageCancel("d"), disk=False)
+    assert client.idle()
+    client.send_bytes(b"")
+    client.completes(number)
+    assert query(client) == QueueQueryResult()
 
 
 @pytest.mark.rule("DUR-1")

@@ -15,6 +15,7 @@ from escrowmq.wire.amqp010 import settling, subscriptions
 from escrowmq.wire.amqp010.codec.spec import (
     Acquired,
     ErrorCode,
+    ExecutionException,
     ExecutionResult,
     MessageAccept,
     MessageAcquire,
@@ -22,7 +23,12 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageRelease,
     MessageTransfer,
     RejectCode,
+    SessionAttach,
+    SessionAttached,
+    SessionCommandPoint,
     SessionCompleted,
+    SessionDetach,
+    SessionDetached,
     TxCommit,
     TxRollback,
     TxSelect,
@@ -30,7 +36,7 @@ from escrowmq.wire.amqp010.codec.spec import (
 from escrowmq.wire.amqp010.shown import Shown
 from escrowmq.wire.amqp010.subscriptions import Subscriptions
 from tests.unit.wire.amqp010.clients import Client
-from tests.unit.wire.amqp010.messaging import bodies, delivered, publish, queue, subscribe
+from tests.unit.wire.amqp010.messaging import bodies, delivered, octets, publish, queue, subscribe
 
 
 def holding(count: int = 6, **arguments: Any) -> tuple[Client, Queue]:
@@ -56,6 +62,72 @@ def test_accepted_deliveries_leave_their_queue() -> None:
     assert found.unsettled == 3
     client.do(MessageAccept(((0, 5),)))
     assert (found.unsettled, found.ready) == (0, 0)
+
+
+def holding_durable(**arguments: Any) -> tuple[Client, Queue]:
+    """A client with one unsettled delivery, of a message that is on disk."""
+    client = Client()
+    found = queue(client.server, **arguments)
+    publish(client, b"0", delivery_mode=2)
+    client.inbox.clear()
+    subscribe(client)
+    assert bodies(client) == [b"0"]
+    return client, found
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.parametrize(
+    "command",
+    [MessageAccept(((0, 0),)), MessageReject(((0, 0),)), MessageRelease(((0, 0),), set_redelivered=True)],
+    ids=lambda command: command.NAME,
+)
+def test_a_settlement_is_complete_when_it_is_on_disk(command: Any) -> None:
+    client, _ = holding_durable(queue_type="quorum", delivery_limit=0)
+    number = client.command(command, disk=False)
+    assert client.idle()
+    client.send_bytes(b"")
+    client.completes(number)
+
+
+def test_a_settlement_that_is_not_recorded_is_complete_at_once() -> None:
+    client, _ = holding(2, durable=False)
+    client.completes(client.command(MessageAccept(((0, 0),)), disk=False))
+    client.command(TxSelect())
+    client.inbox.clear()
+    client.completes(client.command(MessageAccept(((1, 1),)), disk=False))
+
+
+@pytest.mark.rule("FAIR-1")
+def test_deliveries_do_not_wait_for_the_completion_of_a_settlement() -> None:
+    client, _ = holding_durable()
+    number = client.command(MessageAccept(((0, 0),)), disk=False)
+    client.send_bytes(octets(client, b"1"), disk=False)
+    content = client.expect_message(MessageTransfer).content
+    assert content is not None
+    assert content.body == b"1"
+    assert client.idle()
+    client.send_bytes(b"")
+    client.completes(number)
+    client.completes(number + 1)
+
+
+@pytest.mark.parametrize("detaches", [True, False], ids=["session.detach", "a refused command"])
+def test_a_session_ends_behind_the_completion_of_a_settlement(detaches: bool) -> None:
+    client, _ = holding_durable()
+    number = client.command(MessageAccept(((0, 0),)), disk=False)
+    if detaches:
+        client.send_bytes(client.control_octets(SessionDetach(b"session 1")), disk=False)
+    else:
+        client.send_bytes(client.octets(MessageReject(((0, 0),), 3)), disk=False)
+    client.send_bytes(client.control_octets(SessionAttach(b"another"), 2), disk=False)
+    assert client.expect_message(SessionAttached).channel == 2
+    client.expect(SessionCommandPoint)
+    assert client.idle()
+    client.send_bytes(b"")
+    client.completes(number)
+    if not detaches:
+        client.expect(ExecutionException)
+    client.expect(SessionDetached if detaches else SessionDetach)
 
 
 @pytest.mark.rule("FAIR-1")
