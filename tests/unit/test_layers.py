@@ -20,7 +20,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
     "xa": ("client", "core.branches.xid", "core.branches.xa", "text"),
-    "admin": ("core", "definitions", "logs", "text"),
+    "admin": ("core", "definitions", "logs", "text", "xid_names"),
     # An index of the journal's messages.
     "history": (
         "core.branches.xid",
@@ -100,6 +100,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "units": (),
     "human": (),
     "message_ids": (),
+    "xid_names": ("core.branches.xid",),
     "text": (),
     "urls": (),
     "config": ("config_replication", "config_values", "units"),
@@ -125,6 +126,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "backup",
         "config",
         "config_sources",
+        "core.branches.xid",
         "definitions",
         "evidence.feed",
         "inspection.command",
@@ -135,6 +137,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "server.main",
         "text",
         "units",
+        "xid_names",
     ),
     "__main__": ("cli",),
 }

@@ -9,12 +9,12 @@ from typing import Final
 from escrowmq.admin.operation import NothingFound, Operation, OperationRefused, Row
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.branches.xa_branch import XaBranch
-from escrowmq.core.branches.xid import Xid
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.messages.entry import Entry
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.stream import StreamQueue
+from escrowmq.xid_names.names import parsed
 
 MOST: Final = 50
 """The largest number of messages that one operation shows."""
@@ -48,7 +48,7 @@ class ContentAdmin:
         """Return the messages that a branch takes from queues and those that it brings to them: of each at most `MOST`,
         and whether these are `all`. Reserved messages are not among them, because the broker has not read them.
         """
-        branch = self._broker.branches.by_xid.get(Xid.parse(xid))
+        branch = self._broker.branches.by_xid.get(parsed(xid))
         if branch is None:
             raise NothingFound(f"no branch {xid}; `escrowmq tx list` shows the branches that exist")
         taken, brought = list(islice(_taken(branch), MOST + 1)), list(islice(_brought(branch), MOST + 1))

@@ -14,6 +14,7 @@ from escrowmq.core.branches.xa import BranchView, Tally, XaResult, XaStatus
 from escrowmq.core.branches.xa_branch import XaBranch
 from escrowmq.core.branches.xa_views import viewing
 from escrowmq.core.branches.xid import Xid
+from escrowmq.xid_names.names import parsed, shown, text_of
 
 DECIDED: Final = frozenset((State.HEURISTIC_COMMITTED, State.HEURISTIC_ROLLED_BACK))
 """States of branches that an operator has decided and that wait for `forget`."""
@@ -37,7 +38,7 @@ _log = logging.getLogger("escrowmq.admin")
 
 
 class TransactionAdmin:
-    """The operations by name are in `operations`; their argument `xid` is the text of an Xid.
+    """The operations by name are in `operations`; their argument `xid` is a name of a branch as in `xid_names`.
 
     They raise OperationRefused or BrokerError. A change is on disk when its operation returns.
     """
@@ -60,7 +61,7 @@ class TransactionAdmin:
 
     async def show(self, xid: str) -> Row:
         """Return one branch."""
-        return described(await self._view(self._find(Xid.parse(xid))))
+        return described(await self._view(self._find(parsed(xid))))
 
     async def commit(self, xid: str) -> Row:
         """Commit a branch that is in doubt. Its transaction manager is told when it asks (DTX-11)."""
@@ -72,7 +73,7 @@ class TransactionAdmin:
 
     async def forget(self, xid: str) -> None:
         """Drop the outcome that is kept for the transaction manager of a branch that an operator decided (DTX-10)."""
-        name = Xid.parse(xid)
+        name = parsed(xid)
         coordinator = self._broker.coordinator
         state = self._find(name).state
         if state not in DECIDED:
@@ -100,7 +101,7 @@ class TransactionAdmin:
         return found
 
     async def _decide(self, xid: str, *, commit: bool) -> Row:
-        name = Xid.parse(xid)
+        name = parsed(xid)
         coordinator = self._broker.coordinator
         view = await self._view(self._find(name))
         state = self._find(name).state  # the branch may have changed while it was counted
@@ -179,9 +180,10 @@ def described(view: BranchView) -> dict[str, Any]:
     """Return a branch for JSON; `gtrid` and `bqual` are texts if they are printable UTF-8, else None."""
     return {
         "xid": str(view.xid),
+        "name": shown(view.xid),
         "format_id": view.xid.format_id,
-        "gtrid": _readable(view.xid.gtrid),
-        "bqual": _readable(view.xid.bqual),
+        "gtrid": text_of(view.xid.gtrid),
+        "bqual": text_of(view.xid.bqual),
         "state": view.state,
         "seconds": view.age // 1000,
         "timeout": view.timeout,
@@ -191,11 +193,3 @@ def described(view: BranchView) -> dict[str, Any]:
         "published": [tally._asdict() for tally in view.published],
         "settled": [tally._asdict() for tally in view.settled],
     }
-
-
-def _readable(part: bytes) -> str | None:
-    try:
-        text = part.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if text.isprintable() else None

@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from escrowmq.admin.socket.client import ask
-from escrowmq.cli import spark_branches
 from escrowmq.cli.options import age, asks, check_vhost, confirmed, data_dir_option, json_option, reason_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.cli.tables import show_rows
+from escrowmq.core.branches.xid import Xid
 from escrowmq.text import printable, size
+from escrowmq.xid_names.names import details, in_postgresql, quoted
 
 STATES = ("active", "rollback_only", "timed_out", "prepared", "heuristic_committed", "heuristic_rolled_back")
 
@@ -58,8 +59,9 @@ def list_branches(
     """List branches, oldest first.
 
     An xid is written FORMAT:GTRID:BQUAL, the last two in hexadecimal. That of a branch of Spark's is written
-    spark:APPLICATION#EPOCH: and the partition with its attempt, or `settle` for what the sources have read. `takes`
-    and `brings` are the numbers of messages that leave queues and arrive in queues when the branch commits.
+    spark:APPLICATION#EPOCH: and the partition with its attempt, or `settle` for what the sources have read. That of a
+    branch of Narayana's is written narayana:NODE@TRANSACTION,BRANCH. `takes` and `brings` are the numbers of messages
+    that leave queues and arrive in queues when the branch commits.
     """
     check_vhost(data_dir, vhost)
     rows = [
@@ -78,7 +80,7 @@ def list_branches(
         [
             row
             | {
-                "xid": spark_branches.shown(row["xid"]),
+                "xid": row["name"],
                 "takes": _count(row["settled"]),
                 "brings": _count(row["published"]),
             }
@@ -96,17 +98,22 @@ def list_branches(
 def show_branch(data_dir: Path, as_json: bool, xid: str) -> None:
     """Show the branch XID with its state, owner and messages.
 
+    XID is written as `tx list` shows it, as FORMAT:GTRID:BQUAL in hexadecimal, or as pg_prepared_xacts of PostgreSQL
+    shows it. `in PostgreSQL` is the beginning of the names that PostgreSQL has for branches of the same transaction.
     Sizes are those of the messages as they are stored: bodies with their properties.
     """
-    branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
+    branch = ask(data_dir, "tx.show", xid=xid)
     if as_json:
         click.echo(json.dumps(branch, indent=2))
         return
+    name = Xid.parse(branch["xid"])
     lines = [
+        *((("name", branch["name"]),) if branch["name"] != branch["xid"] else ()),
         ("xid", branch["xid"]),
-        *spark_branches.described(branch["xid"]),
-        ("gtrid", _quoted(branch["gtrid"])),
-        ("bqual", _quoted(branch["bqual"])),
+        *details(name),
+        ("gtrid", quoted(name.gtrid)),
+        ("bqual", quoted(name.bqual)),
+        ("in PostgreSQL", in_postgresql(name)),
         ("state", branch["state"].replace("_", " ")),
         ("age", f"{branch['seconds']:,} s"),
         ("timeout", f"{branch['timeout']} s, until it is prepared" if branch["timeout"] else "none"),
@@ -155,41 +162,36 @@ def roll_back_branch(data_dir: Path, xid: str, reason: str, yes: bool) -> None:
 def forget_branch(data_dir: Path, xid: str, reason: str, yes: bool) -> None:
     """Forget the branch XID, which an operator has decided. Its transaction manager is then told that it is unknown."""
     if not yes:
-        branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
+        branch = ask(data_dir, "tx.show", xid=xid)
         if branch["state"].startswith("heuristic"):  # the broker refuses other branches, so there is nothing to confirm
             _confirm(
-                f"Branch {branch['xid']} is {branch['state'].replace('_', ' ')}. "
+                f"Branch {branch['name']} is {branch['state'].replace('_', ' ')}. "
                 "Forget it, although its transaction manager may not know of that decision?"
             )
-    ask(data_dir, "tx.forget", xid=spark_branches.parsed(xid), why=reason)
+    ask(data_dir, "tx.forget", xid=xid, why=reason)
 
 
 def _decide(data_dir: Path, xid: str, decision: str, reason: str, *, yes: bool) -> None:
     if not yes:
-        branch = ask(data_dir, "tx.show", xid=spark_branches.parsed(xid))
+        branch = ask(data_dir, "tx.show", xid=xid)
         moved = [
             *(f"take {_tally(tally)}" for tally in branch["settled"]),
             *(f"bring {_tally(tally)}" for tally in branch["published"]),
         ]
         does = "; ".join(moved) or "move nothing"
         _confirm(
-            f"Branch {branch['xid']} of {branch['owner'] or 'an unknown owner'} has been "
+            f"Branch {branch['name']} of {branch['owner'] or 'an unknown owner'} has been "
             f"{branch['state'].replace('_', ' ')} for {branch['seconds']:,} s, and would {does}.\n"
             f"{'Commit it' if decision == 'commit' else 'Roll it back'}, whatever its transaction manager decides?"
         )
-    outcome = ask(data_dir, f"tx.{decision}", xid=spark_branches.parsed(xid), why=reason)
+    outcome = ask(data_dir, f"tx.{decision}", xid=xid, why=reason)
     branch = outcome["branch"]
-    click.echo(f"{branch['xid']}: {outcome['outcome']}")
+    click.echo(f"{branch['name']}: {outcome['outcome']}")
 
 
 def _confirm(question: str) -> None:
     if not confirmed("\n".join(printable(line) for line in question.split("\n"))):
         raise click.ClickException("nothing was changed")
-
-
-def _quoted(part: str | None) -> str:
-    """Return a part of an xid in quotes, which show where it ends and that it is not the text `not printable`."""
-    return "not printable" if part is None else f"'{part}'"
 
 
 def _count(tallies: Sequence[Mapping[str, Any]]) -> int:

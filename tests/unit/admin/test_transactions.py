@@ -17,6 +17,8 @@ from escrowmq.wire.amqp091 import spec
 from tests.harness.client import SimClient
 from tests.unit.admin.processes import FakeProcess, done, perform
 from tests.unit.wire.amqp091.clients import Server, bodies, pair
+from tests.unit.xid_names.test_narayana import NAME as OF_NARAYANA
+from tests.unit.xid_names.test_narayana import XID as NARAYANA
 
 X = Xid(1, b"order-7", b"mq")
 NAME = "1:6f726465722d37:6d71"
@@ -65,6 +67,7 @@ def test_a_branch_is_shown_with_its_messages() -> None:
     del row["owner"]
     assert row == {
         "xid": NAME,
+        "name": NAME,
         "format_id": 1,
         "gtrid": "order-7",
         "bqual": "mq",
@@ -95,6 +98,13 @@ def test_binary_parts_of_an_xid_are_not_shown_as_text() -> None:
     bench.client.call(1, spec.DtxDemarcationStart(name.encode()), spec.DtxDemarcationStartOk)
     shown = bench.do("tx.show", xid=str(name))
     assert (shown["xid"], shown["gtrid"], shown["bqual"]) == ("1:00ff:1b5b", None, None)
+
+
+def test_a_branch_of_narayana_is_found_by_its_readable_name() -> None:
+    bench = Bench()
+    bench.client.call(1, spec.DtxDemarcationStart(NARAYANA.encode()), spec.DtxDemarcationStartOk)
+    assert bench.do("tx.show", xid=OF_NARAYANA)["xid"] == str(NARAYANA)
+    assert [row["name"] for row in bench.do("tx.list")] == [NAME, OF_NARAYANA]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ OPEN_HALVES: Final = ("pending", "parked")
 
 async def transactions(visit: Visit) -> dict[str, Any]:
     """List the branches, the oldest first, and the half messages that are undecided."""
-    branches = [row | {"name": row["xid"]} for row in await visit.ask("tx.list")]
+    branches = [row | {"name": _searched(row), "shown": _heading(row)} for row in await visit.ask("tx.list")]
     branches.sort(key=lambda row: (row["state"] != "prepared", -row["seconds"]))
     halves = [row | {"name": row["message_id"]} for row in await visit.ask("half.list", states=UNDECIDED)]
     which = visit.query.get("list", "branches")
@@ -37,7 +37,7 @@ async def branch(visit: Visit) -> dict[str, Any]:
     ]
     messages = await visit.ask("tx.messages", **visit.names) if visit.administrator else None
     return {
-        "branch": row,
+        "branch": row | {"shown": _heading(row)},
         "siblings": others,
         "messages": messages,
         "may_commit": row["state"] in DECIDABLE,
@@ -50,6 +50,18 @@ async def half_message(visit: Visit) -> dict[str, Any]:
     """Show one half message."""
     row = await visit.ask("half.show", **visit.names)
     return {"half": row, "may_decide": row["state"] in OPEN_HALVES, "may_resume": row["state"] == "parked"}
+
+
+def _heading(row: dict[str, Any]) -> str:
+    """Return the readable name of a branch, else the text in its xid, else the xid."""
+    if row["name"] != row["xid"] or not row["gtrid"]:
+        return str(row["name"])
+    return " · ".join(filter(None, (row["gtrid"], row["bqual"])))
+
+
+def _searched(row: dict[str, Any]) -> str:
+    """Return every text by which a branch is found with a filter."""
+    return " ".join(filter(None, (row["name"], row["xid"], row["gtrid"], row["bqual"])))
 
 
 def _global(row: dict[str, Any]) -> tuple[int, str]:

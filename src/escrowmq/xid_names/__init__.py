@@ -1,0 +1,1 @@
+"""The names of transaction branches that people read and write."""
