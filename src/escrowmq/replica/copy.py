@@ -13,15 +13,18 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.removals import REMOVED, Hole, decode
 from escrowmq.journal.storage import Storage
+from escrowmq.replica.coverage import LackingPart, OpenSegment, is_torn, lacking_part
+from escrowmq.replica.entries import CHUNK_SIZE
 from escrowmq.replica.errors import CopyRefused
 from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
-from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedStart
+from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedSnapshot, CopiedStart
 from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
 
 DIVERGED: Final = ".diverged"
@@ -68,6 +71,8 @@ class DiskCopy:
         self._events = events
         self._chain_contents = chain_contents
         self._epoch = self._read_epoch()
+        self._last_counted = 0
+        """The epoch in which the last frame counted that was read; 0 before the first."""
         self._diverged = False
         """Whether the copy's end was cut off since the epoch was noted. The epoch may then be less."""
         self._current: SegmentCopy | None = None
@@ -108,13 +113,15 @@ class DiskCopy:
             self._diverge()
             self._current = current
         current.create()
+        self._delete_torn()
         return current
 
     def frame(self, frame: ReplicatedFrame) -> None:
         """Add a frame behind the last one."""
         self.end_lsn = frame.lsn + len(frame.data)
+        self._last_counted = frame.epoch
         if self.passive:
-            self._note_epoch(frame.epoch)
+            self._note_epoch(frame.epoch, exactly=True)
             return
         if self._next is not None:
             opened, self._next = self._next, None
@@ -189,6 +196,15 @@ class DiskCopy:
                 self._storage.delete(name)
         self._events.cut(frames[0].lsn, len(frames))
 
+    def note_end(self) -> None:
+        """Note the epoch of the last frame, if the files have nothing behind the end of the log.
+
+        After the log has lost claims, their numbers are used again. So the epoch may be less than the one in which the
+        same frame had counted before. To be called at the end of the log. Raises OSError.
+        """
+        if self._last_counted and self._last_counted != self._epoch and not any(self.ahead()):
+            self._note_epoch(self._last_counted, exactly=True)
+
     @property
     def end(self) -> CopyEnd:
         """Where the files end, with what they have behind the end of the log. Raises OSError."""
@@ -204,8 +220,31 @@ class DiskCopy:
             for frame in part.frames:
                 yield CopiedFrame(frame.lsn, bytes(frame.head) + bytes(frame.body))
 
+    def lacking_part(self) -> LackingPart | None:
+        """Return what a broker would lack that starts with these files; None if they are whole. Raises OSError.
+
+        A log that was trimmed and has lost its snapshot cannot make a copy whole. Then only a node that has the
+        snapshot can lead.
+        """
+        current, opened = self._current, None
+        if current is not None:
+            rest = current.rest()
+            opened = OpenSegment(current.name, rest[-1].end_lsn if rest else current.end_lsn)
+        return lacking_part(self._storage, self._segments(), opened, self.end_lsn, self.snapshot_lsn)
+
+    def newest_snapshot(self) -> CopiedSnapshot | None:
+        """Return the newest snapshot, as `Leader.restore` takes it. Raises OSError."""
+        lsn = self.snapshot_lsn
+        if not lsn:
+            return None
+        name = fmt.snapshot_name(lsn)
+        size = self._storage.size(name)
+        pieces = (self._storage.read(name, at, min(CHUNK_SIZE, size - at)) for at in range(0, size, CHUNK_SIZE))
+        return CopiedSnapshot(lsn, size, pieces)
+
     def hand_over(self) -> None:
         """Leave the files to the journal's writer."""
+        self.note_end()
         if self._current is not None:
             self._current.finish()
             self._current = None
@@ -227,11 +266,15 @@ class DiskCopy:
             return 0  # a node with this copy lets others go first
         return int(_EPOCH.unpack(data)[0])
 
-    def _note_epoch(self, epoch: int) -> None:
-        """Note that a frame counts. Frames that the copy had before may have counted in a later epoch."""
-        if epoch <= self._epoch and not self._diverged:
-            return
+    def _note_epoch(self, epoch: int, *, exactly: bool = False) -> None:
+        """Note that a frame counts. Frames that the copy had before may have counted in a later epoch.
+
+        With `exactly`, there are none behind the frame.
+        """
+        exactly |= self._diverged
         self._diverged = False
+        if epoch == self._epoch or (epoch < self._epoch and not exactly):
+            return
         number = epoch.to_bytes(8, "little")
         temporary = EPOCH_FILE + TEMPORARY
         self._storage.create(temporary)
@@ -251,6 +294,19 @@ class DiskCopy:
         for kind, _, other in self._files():
             if kind == fmt.TYPE_SNAPSHOT and other != name:
                 self._storage.delete(other)
+        self._delete_torn()
+
+    def _delete_torn(self) -> None:
+        """Delete segments that end before the next one without a footer, as far as a snapshot covers them.
+
+        The node was away while the leader deleted what followed. The log has nothing of it any more, so nothing else
+        will complete such a segment.
+        """
+        covered, segments = self.snapshot_lsn, self._segments()
+        current = self._current.name if self._current is not None else ""
+        for (_, name), (following, _) in pairwise(segments):
+            if following <= covered and name != current and is_torn(self._storage, name, following):
+                self._storage.delete(name)
 
     def _seal(self, messages: int) -> None:
         current = self._current

@@ -151,6 +151,8 @@ class Fold:
         self._filled = b""
         """The header of the last segment that has frames."""
         self.snapshot: SnapshotPlace | None = None
+        self.covered = 0
+        """The end of the last part of the journal that the log does not have, before frames that it has."""
         self._ended: dict[int, tuple[bytes, int]] = {}
         """The chains of the last epochs, and the position of the claim or the resignation that ended each."""
         self._parts: list[bytes] = []
@@ -168,13 +170,18 @@ class Fold:
         fold = cls()
         fold.epoch, fold.chain = entry.stamp.epoch, entry.stamp.chain
         fold.leader = LeaderAddress(entry.stamp.epoch, entry.node, entry.url)
-        fold.next_lsn = entry.end_lsn
+        fold.next_lsn = fold.covered = entry.end_lsn
         return fold
 
     @property
     def state(self) -> FoldState:
         """What all readers agree on."""
         return FoldState(self.epoch, self.chain, self.resigned, self.next_lsn, self.segment, self._received)
+
+    @property
+    def lacks_snapshot(self) -> bool:
+        """Whether a reader that has nothing but the log cannot use the journal, because no snapshot covers its gaps."""
+        return self.covered > (self.snapshot.lsn if self.snapshot is not None else 0)
 
     def leads(self, claim: LeaderClaim) -> bool:
         """Return whether `claim` is the last one that counted, and its node has not resigned."""
@@ -257,6 +264,8 @@ class Fold:
             return Applied(Judgement.COUNTS, segment=entry)
         if header.lsn < self.next_lsn:
             return _FOREIGN
+        if header.lsn > self.next_lsn:
+            self.covered = header.lsn
         self.segment, self.journal_id, self.next_lsn = entry.header, header.journal_id, header.lsn
         return Applied(Judgement.COUNTS, segment=entry)
 

@@ -54,6 +54,14 @@ class CopiedFrame(NamedTuple):
 CopiedPiece: TypeAlias = CopiedStart | CopiedFrame
 
 
+class CopiedSnapshot(NamedTuple):
+    """The file of the newest snapshot in the node's own copy, in pieces of at most the size of a chunk."""
+
+    lsn: int
+    size: int
+    pieces: Iterable[bytes]
+
+
 class Leader:
     """A node that wants to lead. Every method blocks, and raises OSError if the log cannot be reached.
 
@@ -105,12 +113,12 @@ class Leader:
             self._tail.read_to(position + 1)
         return self.leads
 
-    def restore(self, pieces: Iterable[CopiedPiece]) -> int:
-        """Append again what the log has lost and this node's copy has: headers and frames, in order.
+    def restore(self, pieces: Iterable[CopiedPiece], snapshot: CopiedSnapshot | None = None) -> int:
+        """Append again what the log has lost and this node's copy has: headers and frames, in order, and the snapshot.
 
         `pieces` may begin earlier. What the log has is left out. An empty log takes a journal that begins anywhere, and
-        one without its deleted segments. Returns the number of frames that were appended. Raises as `append_frame`
-        does.
+        one without its deleted segments. `snapshot` is appended if the log has gaps that no snapshot in it covers.
+        Returns the number of frames that were appended. Raises as `append_frame` does.
         """
         restored = 0
         start: CopiedStart | None = None
@@ -124,6 +132,8 @@ class Leader:
                 self._begin_segment(start.header, start.messages)
             self.append_frame(piece.lsn, [piece.data])
             restored += 1
+        if snapshot is not None and self._tail.fold.lacks_snapshot:
+            self.put_snapshot(*snapshot)
         return restored
 
     def begin_segment(self, header: bytes, messages: int = 0) -> None:

@@ -76,6 +76,7 @@ class Node:
             self.storage = MemoryStorage(self._rng)
             self.open()
             self.tail.read_to_end()
+        self.copy.note_end()
         self.copy.drop_uncounted(self.tail.fold.epoch)
         self.copy.sync()
 
@@ -83,7 +84,7 @@ class Node:
         """Lead, put back what the log lacks, and return how many frames that were."""
         while not self.leader.take_over():
             pass
-        restored = self.leader.restore(self.copy.pieces_ahead())
+        restored = self.leader.restore(self.copy.pieces_ahead(), self.copy.newest_snapshot())
         self.copy.hand_over()
         return restored
 
@@ -163,12 +164,25 @@ class Cluster:
         for node in nodes:
             node.open()
             node.follow()
+        nodes = [node for node in nodes if node.copy.lacking_part() is None] or [self._give_up_pause()]
         longest = max(nodes, key=lambda node: node.copy.end)
         ahead = longest.copy.end.lsn > longest.copy.end_lsn
         self._leading = longest if ahead else self.rng.choice(nodes)
         self.restored += self._lead(self._leading)
         self.sink = Sink(self, self._leading)
         self.take_overs += 1
+
+    def _give_up_pause(self) -> Node:
+        """End the paused process, because its machine alone has a whole copy."""
+        if self._paused is None:
+            raise Violation("no node has a whole copy of the journal")
+        node, _ = self._paused
+        self._paused = None
+        node.open()
+        node.follow()
+        if (lacking := node.copy.lacking_part()) is not None:
+            raise Violation(f"no node has a whole copy of the journal: the last one lacks {lacking}")
+        return node
 
     def _lead(self, node: Node) -> int:
         while True:

@@ -183,6 +183,30 @@ def test_the_end_of_a_copy_has_the_epoch_of_its_last_frame() -> None:
     assert again.copy.end < follower.copy.end
 
 
+def test_the_epoch_of_a_copy_follows_a_log_that_has_lost_claims_and_uses_their_numbers_again() -> None:
+    log = Log()
+    fill(Node(log, "a").lead(), 2)
+    kept = len(log.stored)
+    Node(log, "b").lead()
+    last = Node(log, "c")
+    fill(last.lead(), 1)
+    follower = Node(log, "d")
+    follower.follow()
+    assert follower.copy.end.epoch == 3
+    del log.stored[kept:]
+    again, follower = Node(log, "c", last.disk), Node(log, "d", follower.disk)
+    for node in (again, follower):
+        node.follow()
+        node.copy.note_end()
+        assert node.copy.end.epoch == 3, "a frame is behind the end of the log"
+    assert again.leader.take_over()
+    assert again.leader.restore(again.copy.pieces_ahead()) == 1
+    again.copy.hand_over()
+    follower.follow()
+    follower.copy.note_end()
+    assert again.copy.end == follower.copy.end == CopyEnd(2, again.tail.fold.next_lsn)
+
+
 @pytest.mark.parametrize(("frames", "restored"), [(1, 0), (2, 2)])
 def test_a_single_frame_ahead_is_dropped_after_another_leader_has_served(frames: int, restored: int) -> None:
     log = Log()
@@ -267,6 +291,53 @@ def test_segments_that_the_leader_deletes_go_when_a_snapshot_covers_them() -> No
     leader.leader.put_snapshot(snapshot.lsn, len(data), [data[:30], data[30:]])
     follower.follow()
     assert contents(follower.disk) == contents(leader.disk)
+
+
+def with_snapshot(frames: int) -> tuple[Log, Node, Node]:
+    """A log without its first segments, the leader that has trimmed it, and a follower that was away meanwhile."""
+    log = Log()
+    leader, follower = Node(log, "a"), Node(log, "b")
+    journal = leader.lead()
+    fill(journal, 1)
+    follower.follow()
+    fill(journal, frames)
+    snapshot = journal.begin_snapshot([], 7)
+    snapshot.write()
+    journal.snapshot_done(snapshot)
+    work = journal.housekeeping()
+    assert work is not None
+    work()
+    data = leader.disk.read(snapshot.name, 0, 1 << 20)
+    leader.leader.put_snapshot(snapshot.lsn, len(data), [data])
+    leader.leader.trim(leader.tail.segments[-1].lsn)
+    assert log.first
+    return log, leader, Node(log, "b", follower.disk)
+
+
+def test_a_segment_that_was_torn_while_its_node_was_away_is_deleted_when_a_snapshot_covers_it() -> None:
+    log, _, follower = with_snapshot(9)
+    follower.tail = LogTail.opened(log, follower.copy)
+    follower.follow()
+    assert follower.copy.lacking_part() is None
+    opened(follower.disk)
+
+
+def test_a_copy_of_a_trimmed_log_that_has_lost_its_snapshot_is_not_whole_until_it_is_put_back() -> None:
+    log, leader, follower = with_snapshot(9)
+    del log.stored[-1]
+    follower.tail = LogTail.opened(log, follower.copy)
+    follower.follow()
+    assert follower.copy.lacking_part() is not None
+    again = Node(log, "a", leader.disk)
+    again.tail = LogTail.opened(log, again.copy)
+    again.leader = Leader(log, again.tail, "a", "amqp://a", lambda: os.urandom(16))
+    again.follow()
+    assert again.copy.lacking_part() is None
+    assert again.leader.take_over()
+    assert again.leader.restore(again.copy.pieces_ahead(), again.copy.newest_snapshot()) == 0
+    follower.follow()
+    assert follower.copy.lacking_part() is None
+    opened(follower.disk)
 
 
 def test_a_copy_that_begins_in_the_middle_of_a_snapshot_waits_for_the_next_one() -> None:

@@ -172,6 +172,22 @@ def test_a_segment_may_begin_behind_a_gap_if_its_leader_says_so() -> None:
     assert fold.next_lsn == 816
 
 
+def test_a_log_with_a_gap_lacks_a_snapshot_until_one_covers_the_gap() -> None:
+    assert not folded(*FILLED).lacks_snapshot
+    fold = folded(*FILLED, piece(ONE, 0), piece(ONE, 8), start(ONE, 800, end=16), chunk(ONE, 800))
+    assert fold.snapshot == SnapshotPlace(16, 3)
+    assert fold.lacks_snapshot
+    fold.apply(piece(ONE, 0, lsn=816), 7)
+    assert fold.lacks_snapshot
+    fold.apply(piece(ONE, 8, lsn=816), 8)
+    assert not fold.lacks_snapshot
+
+
+def test_a_log_that_was_trimmed_lacks_a_snapshot_until_it_has_one() -> None:
+    assert Fold.begun_at(start(ONE, 16)).lacks_snapshot
+    assert not Fold.begun_at(start(ONE, 0)).lacks_snapshot
+
+
 def test_pieces_of_a_snapshot_are_handed_on_and_the_whole_one_is_known() -> None:
     fold = folded(*FILLED)
     assert fold.apply(piece(ONE, 0, b"A" * 8), 3).snapshot == SnapshotPiece(16, 16, 0, b"A" * 8)

@@ -19,7 +19,7 @@ from escrowmq.replica.entries import (
 )
 from escrowmq.replica.errors import AppendUnknown, Deposed, EntriesLost
 from escrowmq.replica.fold import CopyEnd, SnapshotPlace
-from escrowmq.replica.leader import ATTEMPTS, CopiedFrame, CopiedPiece, CopiedStart, Leader
+from escrowmq.replica.leader import ATTEMPTS, CopiedFrame, CopiedPiece, CopiedSnapshot, CopiedStart, Leader
 from escrowmq.replica.tail import LogTail
 from tests.unit.replica.entries import ONE, chunk, claim, header
 from tests.unit.replica.logs import Copy, Log
@@ -242,6 +242,28 @@ def test_an_empty_log_takes_a_journal_without_its_deleted_segments() -> None:
     copy = Copy()
     LogTail(log, copy).read_to_end()
     assert copy.segments == [header(800), header(1600), header(1608)]
+
+
+def test_the_snapshot_follows_a_journal_that_cannot_be_read_without_it() -> None:
+    log = Log()
+    leader = candidate(log)
+    assert leader.take_over()
+    pieces: list[CopiedPiece] = [CopiedStart(header(800), 0), CopiedFrame(800, bytes(8))]
+    assert leader.restore(pieces, CopiedSnapshot(808, 6, [b"abcd", b"ef"])) == 1
+    copy = Copy()
+    LogTail(log, copy).read_to_end()
+    assert [piece.data for piece in copy.snapshots] == [b"abcd", b"ef"]
+    entries = len(log.stored)
+    assert leader.restore(pieces, CopiedSnapshot(808, 6, [b"abcd", b"ef"])) == 0
+    assert len(log.stored) == entries
+
+
+def test_a_journal_without_gaps_is_put_back_without_its_snapshot() -> None:
+    log = Log()
+    leader = candidate(log)
+    assert leader.take_over()
+    leader.restore([CopiedStart(header(0), 0), CopiedFrame(0, bytes(8))], CopiedSnapshot(8, 6, [b"abcdef"]))
+    assert not any(isinstance(entry, SnapshotChunk) for entry in log.entries)
 
 
 def test_a_new_segment_begins_behind_the_last_frame() -> None:

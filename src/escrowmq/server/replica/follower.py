@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from escrowmq.journal.format import segment_name
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.copy import DiskCopy
+from escrowmq.replica.coverage import LackingPart
 from escrowmq.replica.entries import ID_SIZE
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
@@ -99,6 +100,8 @@ class Follower:
         self._watched = False
         """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
         self._written: SegmentPlace | None = None
+        self._lacking: LackingPart | None = None
+        """What the operator was told that the copy lacks."""
         self._open(read_places(storage, name))
 
     def _open(self, places: Sequence[SegmentPlace]) -> None:
@@ -189,7 +192,10 @@ class Follower:
         """Do what the signs of the leader demand, and return whether this node leads now."""
         if not self._may_have_to_act():
             return False
+        if not self._is_whole():
+            return False
         fold, now_ms, standing = self.tail.fold, _now_ms(), self._standing
+        self.copy.note_end()
         if not standing.found_loss:
             self.copy.drop_uncounted(fold.epoch)
         copy = self.copy.end
@@ -215,6 +221,18 @@ class Follower:
             return True
         return self._silence.lasts(_now_ms()) or (fold.resigned and self._watched)
 
+    def _is_whole(self) -> bool:
+        """Return whether a broker can start with the copy. A node whose copy is not whole waits for another one."""
+        lacking = self.copy.lacking_part()
+        if lacking is not None and lacking != self._lacking:
+            _log.error(
+                "this node cannot lead: its files lack %s, and neither it nor the replicated log has a snapshot that "
+                "covers it. Start a node that has one, and this node follows it",
+                lacking,
+            )
+        self._lacking = lacking
+        return lacking is None
+
     def _claim(self) -> bool:
         """Claim, unless another node has just done so, and return whether this node leads now."""
         epoch = self.tail.fold.epoch
@@ -230,7 +248,7 @@ class Follower:
 
     def _prepare(self) -> None:
         """Append what only this node has, and let the journal's writer begin where the log ends."""
-        restored = self.leader.restore(list(self.copy.pieces_ahead()))
+        restored = self.leader.restore(list(self.copy.pieces_ahead()), self.copy.newest_snapshot())
         if restored:
             _log.warning("appended %s that the replicated log did not have", counted(restored, "frame"))
         self.copy.hand_over()

@@ -88,6 +88,25 @@ def test_a_node_that_takes_over_appends_what_the_log_has_lost(tmp_path: Path) ->
     assert sum(isinstance(entry, FrameChunk) for entry in log.entries) == 3
 
 
+def test_a_node_whose_copy_is_not_whole_does_not_claim(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 0, 1).pack())
+    leader.append_frame(0, [bytes(48)])
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 48, 2).pack())
+    leader.append_frame(48, [bytes(48)])
+    log.trim(log.end() - 2)
+    follower = following(log, tmp_path, lease=0.1)
+    running = threading.Thread(target=follower.run)
+    running.start()
+    told = "this node cannot lead: its files lack the journal from LSN 0x0 to 0x30"
+    wait_until(lambda: told in caplog.text, 60, "the error")
+    leader.put_snapshot(96, 4, [b"file"])
+    running.join(60)
+    assert not running.is_alive()
+    assert follower.view.role == "leader"
+
+
 class Unreachable(Log):
     """A log that cannot be reached for a while."""
 
