@@ -21,6 +21,7 @@ from bench.brokers import Broker, BrokerError, EscrowMQ, RabbitMQ, TimedEscrowMQ
 from bench.kafka_broker import Kafka, KafkaSynced
 from bench.measure import MeasureError, Measurement, machine, sync_rate
 from bench.peers import Artemis, BrokerJ
+from bench.rabbitmq_cluster import RabbitMQCluster
 from bench.rocketmq_broker import RocketMQ
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
@@ -144,6 +145,7 @@ def broker_kinds(console: Console, only: str | None) -> Kinds:
     for kind, missing in (
         (EscrowMQ, None),
         (RabbitMQ, None if RabbitMQ.installed() else "Debian's package rabbitmq-server is not installed"),
+        (RabbitMQCluster, None if RabbitMQ.installed() else "Debian's package rabbitmq-server is not installed"),
         (Artemis, Artemis.missing()),
         (BrokerJ, BrokerJ.missing()),
         (RocketMQ, RocketMQ.missing()),
@@ -198,7 +200,9 @@ def _terminated(*_: object) -> NoReturn:
 @click.option("--quick", is_flag=True, help="Short runs and small backlogs, to check that everything works.")
 @click.option(
     "--only",
-    type=click.Choice(["escrowmq", "rabbitmq", "artemis", "broker-j", "rocketmq", "kafka", "kafka synced"]),
+    type=click.Choice(
+        ["escrowmq", "rabbitmq", "rabbitmq cluster", "artemis", "broker-j", "rocketmq", "kafka", "kafka synced"]
+    ),
     help="Measure only this broker.",
 )
 @click.option(

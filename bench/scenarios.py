@@ -23,6 +23,7 @@ from bench.models import Models
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Branches, Fetch, KeptQueues, Latency, Rate, Volume
+from bench.replicated import REPLICATED_RATES
 from bench.rocketmq import ROCKETMQ_RATES
 from bench.rocketmq_java import RocketmqJava
 from bench.scenario import Figure, Scenario, Settings
@@ -31,6 +32,7 @@ from bench.spark_link import measured
 from bench.spark_rows import COLUMNS, PATHS, ROWS
 from bench.spark_rows import measured as paces
 from bench.stalls import STALLS
+from bench.take_overs import TAKE_OVERS
 
 
 class SparkLink(Scenario):
@@ -201,6 +203,8 @@ SCENARIOS: dict[str, Scenario] = {
         *MANY_OBJECTS,
         *NEIGHBOURS,
         HttpLists(),
+        *REPLICATED_RATES,
+        *TAKE_OVERS,
         JournalAudit(),
     )
 }

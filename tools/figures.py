@@ -182,6 +182,24 @@ _ROCKETMQ_ROWS: Final[Rows] = {
     ("half-pending", "half.memory"): "memory, 1,000,000 pending half messages",
     ("half-pending", "half.restart"): "— restart with them",
 }
+
+
+def _replicated_rows(engine: str) -> Rows:
+    """Return the rows of three brokers on an engine."""
+    name = f"replicated-{engine.lower()}"
+    titles = {
+        "varied-confirms": f"{engine}: persistent, confirms, varied",
+        "confirms": "— uniform",
+        "tx1x64": "— transactions of 1, 64 channels, varied",
+        "tx1": "— transactions of 1, one channel, varied",
+        "kill": "— `kill -9` of the leader to the next confirm",
+        "freeze": "— `kill -STOP` of the leader to the next confirm",
+        "handover": "— handover on purpose to the next confirm",
+        "handover.longest": "— the longest of ten",
+    }
+    return {(f"{name}-{key.partition('.')[0]}", f"{name}-{key}"): title for key, title in titles.items()}
+
+
 _JOBS: Final = {"read": "read", "write": "written", "through": "read and written"}
 _KINDS_OF_ROWS: Final = {
     "varied-all": "varied, all columns",
@@ -218,6 +236,14 @@ _LINKS: Final = Comparison(
 _SESSIONS: Final = Comparison("AMQP 0-10", "AMQP 0-10, with window credit.", ("Broker-J",), _SESSION_ROWS)
 _ROCKETMQ: Final = Comparison(
     "RocketMQ", "RocketMQ's protocols. Both brokers sync before they answer.", ("RocketMQ",), _ROCKETMQ_ROWS
+)
+
+_REPLICATED: Final = Comparison(
+    "replicated",
+    "Three brokers with one journal on three nodes of an engine, and three nodes of RabbitMQ with a quorum queue, on "
+    "one machine. A confirm waits for the leader's disk and for two of three nodes of the engine.",
+    ("RabbitMQ cluster",),
+    {**_replicated_rows("Kafka"), **_replicated_rows("NATS")},
 )
 
 
@@ -286,7 +312,7 @@ _EXPLAINED: Final = (
 _GUIDES: Final = ROOT / "docs" / "guides"
 PAGES: Final[dict[Path, Figures]] = {
     ROOT / "README.md": Figures(
-        _README, _PAIRS, _NEIGHBOURS, (_LINKS, _SESSIONS, _ROCKETMQ, *_kafka("varied-all", "uniform-all"))
+        _README, _PAIRS, _NEIGHBOURS, (_REPLICATED, _LINKS, _SESSIONS, _ROCKETMQ, *_kafka("varied-all", "uniform-all"))
     ),
     _GUIDES / "database-and-queue.md": Figures(_KINDS),
     _GUIDES / "from-queue-to-table.md": Figures(_SPARK, comparisons=_kafka(*_KINDS_OF_ROWS)),

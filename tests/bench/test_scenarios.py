@@ -16,9 +16,11 @@ from bench.large_requests import LARGE_REQUESTS
 from bench.neighbours import NEIGHBOURS
 from bench.publish_many import PublishMany
 from bench.rates import Fetch, KeptQueues, Rate, Volume
+from bench.replicated_brokers import OnNats
 from bench.scenario import Scenario, Settings
 from bench.scenarios import SCENARIOS
 from bench.stalls import STALLS
+from bench.take_overs import HandOver
 
 SMALL = Settings(duration=0.3, scale=0.001)
 
@@ -118,6 +120,21 @@ def test_unsettled_deliveries_are_held_over_restarts(name: str, tmp_path: Path) 
         broker.stop()
     assert figures.keys() == {figure.name for figure in SCENARIOS[name].figures}
     assert all(value > 0 for value in figures.values())
+
+
+@pytest.mark.skipif(OnNats.engine.missing() is not None, reason=str(OnNats.engine.missing()))
+def test_replicated_brokers_are_measured_and_take_over(tmp_path: Path) -> None:
+    cluster = OnNats(tmp_path)
+    cluster.start()
+    try:
+        for name in ("replicated-nats-varied-confirms", "replicated-nats-kill"):
+            assert SCENARIOS[name].measure(cluster, SMALL).figures[name] > 0
+        cluster.freeze()
+        cluster.thaw()
+        figures = HandOver("handover", "title", OnNats, times=2).measure(cluster, SMALL).figures
+    finally:
+        cluster.stop()
+    assert 0 < figures["handover"] <= figures["handover.longest"]
 
 
 def test_only_scenarios_of_ours_alone_need_the_timed_loop() -> None:

@@ -234,12 +234,15 @@ class Follower:
         return lacking is None
 
     def _claim(self) -> bool:
-        """Claim, unless another node has just done so, and return whether this node leads now."""
-        epoch = self.tail.fold.epoch
+        """Claim, unless a leader was there meanwhile, and return whether this node leads now.
+
+        A process that was stopped before this call may have missed that the leader is there.
+        """
+        counted = self.tail.counted
         self._follow()
-        if self.tail.fold.epoch != epoch:
+        if self.tail.counted != counted:
             return False
-        _log.info("no node leads: this one claims epoch %d", epoch + 1)
+        _log.info("no node leads: this one claims epoch %d", self.tail.fold.epoch + 1)
         leads = self.leader.take_over()
         self.note()
         if not leads:

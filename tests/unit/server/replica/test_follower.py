@@ -147,3 +147,13 @@ def test_a_start_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
     assert again.tail.position == first.tail.segments[-1].position > 0
     other = Follower(log, "another log", again._storage, "n1", "amqp://n1", 1, chain_contents=False)
     assert other.tail.position == 0
+
+
+def test_a_standby_that_was_stopped_for_a_while_reads_once_more_before_it_claims(tmp_path: Path) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    follower = following(log, tmp_path, lease=0)
+    follower._follow()
+    leader.prove()
+    assert not follower._takes_over()
+    assert follower._takes_over()

@@ -1,0 +1,106 @@
+"""Three brokers of this repository with one journal, on three nodes of an engine that `make engines` fetches."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.brokers import EscrowMQ, free_port
+from bench.cluster import NODES, Cluster, answers, wait_until
+from escrowmq.admin.socket.client import AdminError, ask
+from tests.engines.kafka_nodes import KafkaNodes
+from tests.engines.nats_nodes import NatsNodes
+from tests.engines.nodes import EngineNodes
+
+
+class ReplicatedEscrowMQ(Cluster, EscrowMQ):
+    """Brokers with the default settings. The engine runs for as long as this object is started."""
+
+    engine: type[EngineNodes]
+    options: tuple[str, ...] = ()
+    """Further options of each broker."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._ports = [free_port() for _ in range(NODES)]
+        self.nodes = self.engine(directory / "engine", NODES)
+        self._leader = 0
+
+    @property
+    def ports(self) -> list[int]:
+        return self._ports
+
+    @property
+    def data_dir(self) -> Path:
+        return self.data_dirs[self._leader]
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        """The directories of the journals."""
+        return [self.directory / f"data-{number}" for number in range(NODES)]
+
+    def start(self) -> None:
+        self.nodes.start()
+        super().start()
+
+    def _begin(self, node: int) -> subprocess.Popen[bytes]:
+        listen = f"127.0.0.1:{self._ports[node]}"
+        where = ("--data-dir", str(self.data_dirs[node]), "--listen", listen)
+        command = [
+            *(sys.executable, "-m", *self.program, "serve"),
+            *where,
+            "--replicate",
+            self.nodes.url(),
+            *self.options,
+        ]
+        with (self.directory / f"broker-{node}.log").open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def _whole(self) -> bool:
+        try:
+            standings = [ask(path, "replica.status") for path in self.data_dirs]
+        except AdminError:
+            return False
+        leaders = [number for number, standing in enumerate(standings) if standing["role"] == "leader"]
+        epochs = {standing["epoch"] for standing in standings}
+        if len(leaders) != 1 or len(epochs) != 1 or not answers(self._ports[leaders[0]]):
+            return False
+        self._leader = leaders[0]
+        self.port = self._ports[self._leader]
+        return True
+
+    def kill(self) -> None:
+        super().kill()
+        for node in range(NODES):
+            self.nodes.kill(node)
+
+    def thaw(self) -> None:
+        """Let the engine go on first, then the leader, so that it is heard before the others look for it."""
+        for node in range(NODES):
+            self.nodes.thaw(node)
+        self._signal_node(self._leader, signal.SIGCONT)
+        before = ask(self.data_dir, "replica.status")["appends"]
+        wait_until(lambda: ask(self.data_dir, "replica.status")["appends"] > before + 1, "the leader appends again")
+        super().thaw()
+
+    def freeze(self) -> None:
+        super().freeze()
+        for node in range(NODES):
+            self.nodes.freeze(node)
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *(self.nodes.pid(node) for node in range(NODES) if self.nodes.running(node))]
+
+
+class OnKafka(ReplicatedEscrowMQ):
+    """On Kafka, whose topic has Kafka's defaults for syncing; the leader syncs its own copy."""
+
+    engine = KafkaNodes
+
+
+class OnNats(ReplicatedEscrowMQ):
+    """On NATS JetStream with its default interval of syncs; the leader syncs its own copy."""
+
+    engine = NatsNodes
