@@ -69,6 +69,10 @@ class LogTail:
         self.fold = Fold()
         self.counted = 0
         """The entries so far that counted. It grows while a leader is there."""
+        self.interrupted = False
+        """Whether the copy has failed to take an entry. The tail has passed that entry, so it must not be used again:
+        a new one begins at one of `segments`.
+        """
         self.segments: list[SegmentPlace] = []
         """The segments that counted, from the one on where this reader began."""
         self._recent: deque[tuple[int, bytes]] = deque(maxlen=REMEMBERED)
@@ -121,7 +125,9 @@ class LogTail:
         self._recent.append((stored.position, _digest(stored.data)))
         if applied.judgement is Judgement.DOUBTFUL:
             self._doubt(entry.stamp)
+        self.interrupted = True
         self._hand_on(entry, stored.position, applied)
+        self.interrupted = False
         return applied
 
     def forget(self, position: int) -> None:

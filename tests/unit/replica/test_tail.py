@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from escrowmq.replica.entries import Entry, Heartbeat, LeaderClaim, Stamp, encode
@@ -31,6 +33,31 @@ def test_segments_and_whole_frames_that_count_are_handed_on() -> None:
     assert copy.segments == [header(0), header(8)]
     assert copy.frames == [ReplicatedFrame(1, 0, b"12345678"), ReplicatedFrame(2, 8, b"abcdefgh")]
     assert tail.position == len(ENTRIES)
+
+
+class FullCopy(Copy):
+    """A copy on a disk that is full for a while."""
+
+    room = False
+
+    def frame(self, frame: ReplicatedFrame) -> None:
+        """Keep a frame if there is room."""
+        if not self.room:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        super().frame(frame)
+
+
+def test_a_tail_is_interrupted_if_its_copy_has_not_taken_what_was_read() -> None:
+    copy = FullCopy()
+    tail = LogTail(Log(*ENTRIES), copy)
+    with pytest.raises(OSError, match="no space"):
+        tail.read_to_end()
+    assert tail.interrupted
+    copy.room = True
+    again = LogTail.opened(Log(*ENTRIES), copy, tail.segments)
+    again.read_to_end()
+    assert not again.interrupted
+    assert [frame.data for frame in copy.frames] == [b"12345678", b"abcdefgh"]
 
 
 def test_many_entries_are_read_in_portions() -> None:

@@ -29,6 +29,7 @@ POLL_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 0.5
 SYNC_SECONDS: Final = 1.0
 _TAKE_OVERS: Final = 100
+_UNREAD: Final = "the replicated log cannot be read"
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -52,7 +53,7 @@ class NodeView:
     leader: str = ""
     leader_url: str = ""
     fault: str = ""
-    """Why the log cannot be read; empty if it can."""
+    """Why this node cannot follow the log; empty if it can."""
     take_overs: deque[TakeOver] = field(default_factory=lambda: deque(maxlen=_TAKE_OVERS))
 
 
@@ -121,12 +122,13 @@ class Follower:
 
         `followed` is called when the end of the log is reached for the first time. Raises ReplicaError.
         """
-        whole = lost = False
+        whole = False
+        again: Sequence[SegmentPlace] | None = None
         while not self._stop.is_set():
             try:
-                if lost:
-                    self._open(())
-                    lost = False
+                if again is not None:
+                    self._open(again)
+                    again = None
                 self._follow()
                 if not whole:
                     whole = True
@@ -135,14 +137,16 @@ class Follower:
                     self._prepare()
                     return True
             except (OSError, AppendUnknown) as error:
-                self._fault(str(error))
+                if self.tail.interrupted and again is None:
+                    again = self.tail.segments
+                self._fault(str(error), "the copy of the journal cannot be written" if again is not None else _UNREAD)
                 self._silence.heard(_now_ms())  # the leader may be there, but cannot be heard
                 self._stop.wait(RETRY_SECONDS)
                 continue
             except (EntriesLost, EntriesTrimmed) as error:
                 _log.warning("%s; this node reads the log again", error)
                 self._standing.found_loss |= isinstance(error, EntriesLost)
-                lost = True
+                again = ()
                 self._stop.wait(POLL_SECONDS)
                 continue
             self._fault("")
@@ -150,12 +154,12 @@ class Follower:
         self.copy.sync()
         return False
 
-    def _fault(self, text: str) -> None:
-        """Note why the log cannot be read; nothing if it can."""
+    def _fault(self, text: str, what: str = "") -> None:
+        """Note why this node cannot follow, and what fails; nothing if it can."""
         if text and not self.view.fault:
-            _log.warning("the replicated log cannot be read: %s", text)
+            _log.warning("%s: %s", what, text)
         if self.view.fault and not text:
-            _log.warning("the replicated log can be read again")
+            _log.warning("this node follows the replicated log again")
         self.view.fault = text
 
     def _follow(self) -> None:

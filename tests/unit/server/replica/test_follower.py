@@ -16,9 +16,9 @@ from escrowmq.replica.tail import LogTail
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
-from tests.unit.journal.journals import fill
+from tests.unit.journal.journals import fill, memory
 from tests.unit.replica.logs import Copy, Log
-from tests.unit.replica.test_copy import opened
+from tests.unit.replica.test_copy import Node, contents, opened
 
 
 def following(log: Log, folder: Path, *, lease: float = 0.5) -> Follower:
@@ -105,6 +105,29 @@ def test_a_node_whose_copy_is_not_whole_does_not_claim(tmp_path: Path, caplog: p
     running.join(60)
     assert not running.is_alive()
     assert follower.view.role == "leader"
+
+
+def test_a_node_whose_disk_was_full_has_the_whole_journal_when_there_is_room_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, disk = Log(), memory()
+    leader = Node(log, "n2")
+    journal = leader.lead()
+    fill(journal, 4)
+    disk.faults.capacity = 1200
+    follower = Follower(log, "the log", disk, "n1", "amqp://n1", 3600, chain_contents=False)
+    running = threading.Thread(target=follower.run)
+    running.start()
+    told = "the copy of the journal cannot be written: [Errno 28]"
+    wait_until(lambda: told in caplog.text, 60, "the warning")
+    fill(journal, 4)
+    disk.faults.capacity = None
+    wait_until(lambda: follower.copy.end_lsn == journal.end_lsn and not follower.view.fault, 60, "the end of the log")
+    follower.stop()
+    running.join(60)
+    assert not running.is_alive()
+    names = {name for name in contents(leader.disk) if name.endswith(".log")}
+    assert {name: contents(disk)[name] for name in names} == {name: contents(leader.disk)[name] for name in names}
 
 
 class Unreachable(Log):
