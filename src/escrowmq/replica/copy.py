@@ -29,8 +29,8 @@ from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
 
 DIVERGED: Final = ".diverged"
 EPOCH_FILE: Final = "replica.epoch"
-"""The epoch in which the copy's last frame counted, and a checksum."""
-_EPOCH: Final = struct.Struct("<QI")
+"""The epoch in which the copy's last frame counted, the greatest one in which any frame did, and a checksum."""
+_EPOCH: Final = struct.Struct("<QQI")
 _UNCOUNTED: Final = 1
 """The frames that a leader may have written and that need not count."""
 
@@ -70,7 +70,7 @@ class DiskCopy:
         self._storage = storage
         self._events = events
         self._chain_contents = chain_contents
-        self._epoch = self._read_epoch()
+        self._epoch, self.greatest_epoch = self._read_epochs()
         self._last_counted = 0
         """The epoch in which the last frame counted that was read; 0 before the first."""
         self._diverged = False
@@ -199,8 +199,8 @@ class DiskCopy:
     def note_end(self) -> None:
         """Note the epoch of the last frame, if the files have nothing behind the end of the log.
 
-        After the log has lost claims, their numbers are used again. So the epoch may be less than the one in which the
-        same frame had counted before. To be called at the end of the log. Raises OSError.
+        After the log has lost claims, the epoch may be less than the one in which the same frame had counted before. To
+        be called at the end of the log. Raises OSError.
         """
         if self._last_counted and self._last_counted != self._epoch and not any(self.ahead()):
             self._note_epoch(self._last_counted, exactly=True)
@@ -258,13 +258,14 @@ class DiskCopy:
 
     # -- details
 
-    def _read_epoch(self) -> int:
+    def _read_epochs(self) -> tuple[int, int]:
         if EPOCH_FILE not in self._storage.names():
-            return 0
+            return 0, 0
         data = self._storage.read(EPOCH_FILE, 0, _EPOCH.size)
-        if len(data) != _EPOCH.size or zlib.crc32(data[:8]) != _EPOCH.unpack(data)[1]:
-            return 0  # a node with this copy lets others go first
-        return int(_EPOCH.unpack(data)[0])
+        if len(data) != _EPOCH.size or zlib.crc32(data[:16]) != _EPOCH.unpack(data)[2]:
+            return 0, 0  # a node with this copy lets others go first
+        epoch, greatest, _ = _EPOCH.unpack(data)
+        return epoch, greatest
 
     def _note_epoch(self, epoch: int, *, exactly: bool = False) -> None:
         """Note that a frame counts. Frames that the copy had before may have counted in a later epoch.
@@ -275,14 +276,15 @@ class DiskCopy:
         self._diverged = False
         if epoch == self._epoch or (epoch < self._epoch and not exactly):
             return
-        number = epoch.to_bytes(8, "little")
+        greatest = max(epoch, self.greatest_epoch)
+        numbers = _EPOCH.pack(epoch, greatest, 0)[:-4]
         temporary = EPOCH_FILE + TEMPORARY
         self._storage.create(temporary)
-        self._storage.write(temporary, 0, number + zlib.crc32(number).to_bytes(4, "little"))
+        self._storage.write(temporary, 0, numbers + zlib.crc32(numbers).to_bytes(4, "little"))
         self._storage.sync(temporary)
         self._storage.finish(temporary)
         self._storage.replace(temporary, EPOCH_FILE)
-        self._epoch = epoch
+        self._epoch, self.greatest_epoch = epoch, greatest
 
     def _install(self, temporary: str, name: str) -> None:
         """Let a snapshot take effect, for which the log must be on disk up to its LSN."""

@@ -3,8 +3,9 @@
 The log itself accepts the entries of any node at any time: those of a leader that was paused and does not know that it
 is deposed, the same entry twice, and late ones. It may also lose its newest entries. Therefore:
 
-- A claim counts if its epoch is the next one, and its node has read the same claims before. The node then leads, until
-  the next claim that counts.
+- A claim counts if its epoch is greater than the current one, and its node has read the same claims before. The node
+  then leads, until the next claim that counts. Epochs may be left out, since a node claims a greater one than all that
+  it has ever had, also those that the log has lost.
 - Everything else counts only if it is of the current claim, which has not resigned. The chain in its stamp says so.
 - A segment counts if its leader appended it behind the last whole frame. A leader may return to the last segment that
   has frames, if the current one has none. A chunk counts if it continues what is there.
@@ -153,7 +154,7 @@ class Fold:
         self.snapshot: SnapshotPlace | None = None
         self.covered = 0
         """The end of the last part of the journal that the log does not have, before frames that it has."""
-        self._ended: dict[int, tuple[bytes, int]] = {}
+        self._ended: dict[bytes, int] = {}
         """The chains of the last epochs, and the position of the claim or the resignation that ended each."""
         self._parts: list[bytes] = []
         self._received = 0
@@ -193,14 +194,14 @@ class Fold:
             return self._claim(entry, position)
         stamp = entry.stamp
         if stamp.epoch < self.epoch:
-            return self._stale(stamp.epoch, stamp)
+            return self._stale(stamp)
         if stamp.epoch > self.epoch or stamp.chain != self.chain:
             return _DOUBTFUL
         if isinstance(entry, LossNotice):
             self.notices[entry.node] = CopyEnd(entry.copy_epoch, entry.lsn)
             return _COUNTS
         if self.resigned:
-            return self._stale(stamp.epoch, stamp)
+            return self._stale(stamp)
         if stamp.after > position:
             return self._lost()
         match entry:
@@ -214,7 +215,7 @@ class Fold:
                 return _COUNTS
             case Resignation():
                 self.resigned = True
-                self._ended[self.epoch] = self.chain, position
+                self._ended[self.chain] = position
                 self._drop_partial()
                 return _COUNTS
 
@@ -222,14 +223,13 @@ class Fold:
         stamp = claim.stamp
         if claim.id == self.claim_id:
             return _DUPLICATE
-        if stamp.epoch <= self.epoch:
-            return self._stale(stamp.epoch - 1, stamp)
-        if stamp.epoch > self.epoch + 1 or stamp.chain != self.chain:
+        if stamp.chain != self.chain:
+            return self._stale(stamp)
+        if stamp.epoch <= self.epoch or stamp.after > position or claim.lsn > self.next_lsn:
             return _DOUBTFUL
-        if stamp.after > position or claim.lsn > self.next_lsn:
-            return _DOUBTFUL
-        self._ended[self.epoch] = self.chain, position
-        self._ended.pop(self.epoch - REMEMBERED, None)
+        self._ended[self.chain] = position
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
         self.epoch, self.chain = stamp.epoch, claim.chain_at(self.next_lsn)
         self.claim_id, self.leader = claim.id, LeaderAddress(stamp.epoch, claim.node, claim.url)
         self.resigned = self.hole = False
@@ -237,12 +237,11 @@ class Fold:
         self._drop_partial()
         return _COUNTS
 
-    def _stale(self, epoch: int, stamp: Stamp) -> Applied:
-        """Judge an entry by a node that was at `epoch`, which is over. The node cannot have read the claim that ended
-        the epoch. If it seems so, that claim is not in the log any more.
+    def _stale(self, stamp: Stamp) -> Applied:
+        """Judge an entry by a node that had read the claims of `stamp.chain`, whose epoch is over. The node cannot have
+        read the claim that ended the epoch. If it seems so, that claim is not in the log any more.
         """
-        chain, end = self._ended.get(epoch, (b"", 0))
-        return _STALE if chain == stamp.chain and stamp.after <= end else _DOUBTFUL
+        return _STALE if stamp.after <= self._ended.get(stamp.chain, -1) else _DOUBTFUL
 
     def _lost(self) -> Applied:
         self.hole = True

@@ -92,8 +92,11 @@ class Leader:
         """Whether the node leads, as far as it knows."""
         return bool(self.claim.id) and self._tail.fold.leads(self.claim)
 
-    def take_over(self) -> bool:
-        """Claim the next epoch, and return whether the claim counts. The node then has every frame that counts.
+    def take_over(self, known_epoch: int = 0) -> bool:
+        """Claim an epoch, and return whether the claim counts. The node then has every frame that counts.
+
+        `known_epoch` is the greatest one in which a frame counted that this node has ever had. The log may have lost
+        it, and must not get the same one again, because copies are compared by epochs.
 
         If the node's own copy has more frames than count, `restore` must follow. If the log does not answer, the claim
         may come to count later. `leads` is true as soon as the node has read it.
@@ -102,7 +105,8 @@ class Leader:
         self._tail.read_to_end()
         self._tail.verify()
         fold = self._tail.fold
-        stamp = Stamp(fold.epoch + 1, fold.chain, self._tail.position)
+        known = max(fold.epoch, known_epoch, *(end.epoch for end in fold.notices.values()))
+        stamp = Stamp(known + 1, fold.chain, self._tail.position)
         self.claim = LeaderClaim(stamp, self._make_id(), fold.next_lsn, self._node, self._url)
         try:
             position = self._log.append([encode(self.claim)])[0]

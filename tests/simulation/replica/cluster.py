@@ -82,7 +82,7 @@ class Node:
 
     def take_over(self) -> int:
         """Lead, put back what the log lacks, and return how many frames that were."""
-        while not self.leader.take_over():
+        while not self.leader.take_over(self.copy.greatest_epoch):
             pass
         restored = self.leader.restore(self.copy.pieces_ahead(), self.copy.newest_snapshot())
         self.copy.hand_over()

@@ -26,10 +26,11 @@ RARE: Final = {"a frame that never counted comes back": 126}
 """The seed of a history of branches that finds a bug which few others find."""
 FOUND: Final = {
     "LinkWorld": (25, 63, 202),
-    "GroupWorld": (221, 264),
+    "GroupWorld": (20, 221, 264),
+    "SessionBranchWorld": (285,),
 }
 """The seeds of histories that found faults. In 25 and 63, the log loses the only snapshot that covers a gap;
-in the others, it uses the numbers of lost claims again.
+in the others, it loses claims, and a copy that has counted in one of them is not the newest.
 """
 
 

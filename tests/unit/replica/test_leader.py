@@ -52,6 +52,18 @@ def test_a_claim_counts_when_it_is_read_back() -> None:
     assert log.entries == [claim(1, "a")]
 
 
+def test_a_claim_is_greater_than_all_epochs_that_the_node_knows() -> None:
+    log = Log()
+    leading(log)
+    other = candidate(log, "b")
+    other._tail.read_to_end()
+    other.give_notice(CopyEnd(7, 8))
+    assert other.take_over(5)
+    assert other.claim.stamp.epoch == 8
+    assert candidate(log, "c").take_over(11)
+    assert log.entries[-1].stamp.epoch == 12
+
+
 def test_a_claim_behind_a_rival_claim_does_not_count() -> None:
     log = Log()
     log.before = [claim(1, "b")]

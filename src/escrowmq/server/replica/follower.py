@@ -246,8 +246,8 @@ class Follower:
         self._follow()
         if self.tail.counted != counted:
             return False
-        _log.info("no node leads: this one claims epoch %d", self.tail.fold.epoch + 1)
-        leads = self.leader.take_over()
+        _log.info("no node leads: this one claims to lead")
+        leads = self.leader.take_over(self.copy.greatest_epoch)
         self.note()
         if not leads:
             self._silence.heard(_now_ms())
