@@ -83,6 +83,28 @@ def test_several_brokers_are_tried_until_the_time_is_over() -> None:
         mq.connect([nowhere, nowhere], connection_timeout=0.5)
 
 
+def test_a_broker_that_is_suspended_is_passed_over_soon(broker: BrokerProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as suspended:  # the system accepts, and nothing answers
+        start = time.monotonic()
+        nowhere = f"amqp://guest:guest@127.0.0.1:{suspended.getsockname()[1]}/"
+        mq.connect([nowhere, broker.url]).close()
+        assert time.monotonic() - start < 10  # of 15 s, its share of the time
+
+
+def test_a_call_to_one_of_several_brokers_fails_soon_if_it_is_suspended(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, mq.connect([broker.url, broker.url]) as connection:
+        assert connection.heartbeat == 3
+        channel = connection.channel()
+        broker.signal(signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(mq.ConnectionClosed, match="heartbeat"):
+                channel.queue_declare("late")
+            assert time.monotonic() - start < 30  # of 60 s, the time limit of a call
+        finally:
+            broker.signal(signal.SIGCONT)
+
+
 def test_a_wrong_password_is_wrong_for_all_brokers(broker: BrokerProcess) -> None:
     wrong = broker.url.replace("guest:guest", "guest:wrong")
     with pytest.raises(mq.AuthenticationError):

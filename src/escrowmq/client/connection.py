@@ -22,8 +22,12 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 
-ROUND_SECONDS: Final = 0.2
+ROUND_SECONDS: Final = 0.1
 """The pause after all of several brokers have refused."""
+ATTEMPT_SECONDS: Final = 1.0
+"""How long each of several brokers has to accept a connection, at first. One that is suspended never does."""
+HEARTBEAT_SECONDS: Final = 3
+"""The heartbeat with several brokers. A leader that says nothing for twice as long is left."""
 
 
 def connect(url: str | Sequence[str] | None = None, **keywords: Any) -> Connection:
@@ -44,23 +48,34 @@ def connect(url: str | Sequence[str] | None = None, **keywords: Any) -> Connecti
 
 def connect_any(wanted: Sequence[Parameters]) -> Connection:
     """Connect to the first broker that accepts. If there are several, they are tried in turn until
-    `connection_timeout` is over, since all of them refuse until one has taken over. Each attempt has its share of that
-    time.
+    `connection_timeout` is over, since all of them refuse until one has taken over. Each attempt has a second at first,
+    and twice as long after a round in which one of them took as long, up to its share of that time.
+
+    Unless `heartbeat` is given, it is `HEARTBEAT_SECONDS`, and a thread sends heartbeats during long computations.
 
     Raises as `connect` does, with the error of the last attempt.
     """
     if len(wanted) == 1:
         return Connection(wanted[0])
     deadline = time.monotonic() + max(each.connection_timeout for each in wanted)
+    wanted = [
+        replace(each, heartbeat=HEARTBEAT_SECONDS, heartbeat_thread=True) if each.heartbeat is None else each
+        for each in wanted
+    ]
+    patience = ATTEMPT_SECONDS
     while True:
+        late = False
         for each in wanted:
             try:
-                return Connection(replace(each, connection_timeout=each.connection_timeout / len(wanted)))
+                share = min(patience, each.connection_timeout / len(wanted))
+                return Connection(replace(each, connection_timeout=share))
             except errors.AuthenticationError:
                 raise
-            except errors.OperationalError:
+            except errors.OperationalError as error:
+                late |= isinstance(error, errors.Timeout)
                 if time.monotonic() >= deadline:
                     raise
+        patience *= 1 + late
         time.sleep(ROUND_SECONDS)
 
 

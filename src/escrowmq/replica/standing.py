@@ -58,6 +58,10 @@ class Silence:
         """Note that an entry counted that this node has just read."""
         self._since = max(self._since, now_ms)
 
+    def end(self, now_ms: int) -> None:
+        """Note that the leader is known to be gone, so that nobody need wait for it."""
+        self._since = min(self._since, now_ms - self._silence_ms)
+
     def lasts(self, now_ms: int) -> bool:
         """Return whether the leader seems to be gone."""
         return now_ms - self._since >= self._silence_ms

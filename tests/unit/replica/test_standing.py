@@ -127,3 +127,12 @@ def test_the_time_counts_from_the_first_notice_since_the_last_claim() -> None:
     assert standing.notices(NOW + GATHER_MS, {"b": at(16)}, at(16)) is Notices.OWN_LONGEST
     assert standing.notices(NOW + GATHER_MS, {}, at(16)) is Notices.NONE
     assert standing.notices(NOW + GATHER_MS, {"b": at(16)}, at(16)) is Notices.OWN_FRESH
+
+
+def test_a_leader_that_is_known_to_be_gone_is_not_waited_for() -> None:
+    silence = Silence(1000)
+    assert not silence.lasts(1001)
+    silence.end(1001)
+    assert silence.lasts(1001)
+    silence.heard(1002)
+    assert not silence.lasts(1003)

@@ -23,6 +23,7 @@ from escrowmq.replica.log import ReplicatedLog
 from escrowmq.replica.standing import CopyComparison, Sign, Silence, StandbyStep, Standing, next_step
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from escrowmq.server.replica.places import read_places, write_places
+from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
 from escrowmq.text import counted
 
 POLL_SECONDS: Final = 0.05
@@ -97,6 +98,9 @@ class Follower:
         self._silence = Silence(_now_ms(), round(silence_seconds * 1000))
         self._standing = Standing(node, self._silence)
         self._stop = Event()
+        self._presence = LeaderPresence()
+        self._gone: tuple[float, int] | None = None
+        """Since when the leader's process has ended and nothing has counted, and how much had counted then."""
         self._synced_at = 0.0
         self._watched = False
         """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
@@ -122,6 +126,13 @@ class Follower:
 
         `followed` is called when the end of the log is reached for the first time. Raises ReplicaError.
         """
+        self._presence.start()
+        try:
+            return self._run(followed)
+        finally:
+            self._presence.stop()
+
+    def _run(self, followed: Callable[[], None]) -> bool:
         whole = False
         again: Sequence[SegmentPlace] | None = None
         while not self._stop.is_set():
@@ -133,6 +144,7 @@ class Follower:
                 if not whole:
                     whole = True
                     followed()
+                self._look_for_leader()
                 if self.leader.leads or self._takes_over():
                     self._prepare()
                     return True
@@ -215,6 +227,18 @@ class Follower:
             )
             self.leader.give_notice(copy)
         return step is StandbyStep.CLAIM and self._claim()
+
+    def _look_for_leader(self) -> None:
+        """Do not wait for the lease if the leader's process has ended, and nothing more of it comes."""
+        fold, now = self.tail.fold, time.monotonic()
+        watched = fold.leader is not None and not fold.resigned and fold.leader.url != self._url
+        self._presence.watch(fold.leader.url if watched and fold.leader is not None else "")
+        if not self._presence.is_gone:
+            self._gone = None
+        elif self._gone is None or self._gone[1] != self.tail.counted:
+            self._gone = now, self.tail.counted
+        elif now - self._gone[0] >= GRACE_SECONDS:
+            self._silence.end(_now_ms())
 
     def _may_have_to_act(self) -> bool:
         """Return whether there is a reason to look at the copy. A resignation from before the start may be this node's

@@ -19,6 +19,8 @@ from escrowmq.replica.leader import Leader
 from escrowmq.replica.standing import LeaderLease
 
 _PAUSE_SECONDS: Final = 0.1
+_LEAVING_SECONDS: Final = 0.04
+"""The time between signs of life while the process stops and refuses connections. See `presence`."""
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -94,6 +96,11 @@ class Shipper:
         done = Event()
         self._work.put((work, done.set))
         done.wait()
+
+    def leave(self) -> None:
+        """Show more often that the leader is there, since it accepts no more connections while it stops in order."""
+        self._heartbeat_seconds = _LEAVING_SECONDS
+        self._work.put((self._leader.prove, lambda: None))
 
     def stop(self, *, resign: bool) -> None:
         """End the leadership, so that another node takes over at once, or only the thread. No frame may be on its way.

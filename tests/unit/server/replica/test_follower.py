@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +17,31 @@ from escrowmq.replica.entries import FrameChunk, LeaderClaim
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.presence import GRACE_SECONDS
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
 from tests.unit.journal.journals import fill, memory
 from tests.unit.replica.logs import Copy, Log
 from tests.unit.replica.test_copy import Node, contents, opened
 
+_storages: list[FileStorage] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close the files of each test, which are many."""
+    yield
+    while _storages:
+        _storages.pop().close()
+
 
 def following(log: Log, folder: Path, *, lease: float = 0.5) -> Follower:
-    return Follower(log, "the log", FileStorage(folder), "n1", "amqp://n1", lease, chain_contents=False)
+    _storages.append(FileStorage(folder))
+    return Follower(log, "the log", _storages[-1], "n1", "amqp://n1", lease, chain_contents=False)
 
 
-def led_by_another(log: Log) -> Leader:
-    leader = Leader(log, LogTail(log, Copy()), "n2", "amqp://n2", lambda: os.urandom(16))
+def led_by_another(log: Log, url: str = "") -> Leader:
+    leader = Leader(log, LogTail(log, Copy()), "n2", url, lambda: os.urandom(16))
     assert leader.take_over()
     return leader
 
@@ -180,3 +195,51 @@ def test_a_standby_that_was_stopped_for_a_while_reads_once_more_before_it_claims
     leader.prove()
     assert not follower._takes_over()
     assert follower._takes_over()
+
+
+class TestTheLeadersProcess:
+    """A standby does not wait for the lease if the process of the leader has ended."""
+
+    @pytest.fixture
+    def listener(self) -> Iterator[socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            found.settimeout(30)
+            yield found
+
+    def test_a_standby_takes_over_from_a_process_that_ended(self, tmp_path: Path, listener: socket.socket) -> None:
+        log = Log()
+        led_by_another(log, f"amqp://127.0.0.1:{listener.getsockname()[1]}")
+        follower = following(log, tmp_path, lease=3600)
+        done = threading.Thread(target=follower.run, daemon=True)
+        done.start()
+        connection, _ = listener.accept()
+        listener.close()
+        connection.close()
+        done.join(30)
+        assert described(follower)["role"] == "leader"
+
+    def test_a_leader_that_stops_in_order_is_waited_for(self, tmp_path: Path, listener: socket.socket) -> None:
+        log = Log()
+        leader = led_by_another(log, f"amqp://127.0.0.1:{listener.getsockname()[1]}")
+        follower = following(log, tmp_path, lease=3600)
+        presence = follower._presence
+        presence.start()
+        follower._follow()
+        follower._look_for_leader()
+        connection, _ = listener.accept()
+        listener.close()
+        connection.close()
+        wait_until(lambda: presence.is_gone)
+        give_up = time.monotonic() + 2 * GRACE_SECONDS
+        while time.monotonic() < give_up:
+            leader.prove()
+            follower._follow()
+            follower._look_for_leader()
+            assert not follower._takes_over()
+
+        def takes_over() -> bool:
+            follower._look_for_leader()
+            return follower._takes_over()
+
+        wait_until(takes_over)
+        presence.stop()

@@ -1,0 +1,103 @@
+"""Whether the leader's process is gone, as its machine says. A standby keeps a TCP connection to the leader's address.
+
+When a process ends, its machine closes its connections and refuses new ones. A standby that sees both need not wait for
+the lease. Only an address to which this standby has been connected counts, because another one may be refused for other
+reasons. A machine that is lost, or a process that is suspended, says nothing; then the lease decides.
+
+A leader that stops in order refuses connections, too, but its entries go on until it resigns. The caller therefore
+waits for `GRACE_SECONDS` without any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from typing import Final
+from urllib.parse import urlsplit
+
+from escrowmq.client.parameters import PORT, TLS_PORT
+
+GRACE_SECONDS: Final = 0.15
+_ATTEMPT_SECONDS: Final = 2.0
+_AGAIN_SECONDS: Final = 1.0
+"""The time between two attempts to connect."""
+
+_log = logging.getLogger("escrowmq.replication")
+
+
+class LeaderPresence:
+    """Watches one address at a time, on a thread of its own, from `start` to `stop`. Other methods do not block."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Event()
+        self._stopped = False
+        self._url = ""
+        self._gone = ""
+        """The address that refuses connections after there was one."""
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name="leader-presence", daemon=True).start()
+
+    def watch(self, url: str) -> None:
+        """Watch the node at this address instead of the one so far; none if it is empty."""
+        if url != self._url:
+            self._url = url
+            self._wake()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process at the address has ended."""
+        return bool(self._url) and self._gone == self._url
+
+    def stop(self) -> None:
+        """End the thread. It may take some seconds until it has ended."""
+        self._stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._changed.clear()
+            url = self._url
+            if url:
+                self._watch(url)
+            if self._url == url and not self._stopped:
+                self._changed.wait(None if not url or self.is_gone else _AGAIN_SECONDS)
+
+    def _watch(self, url: str) -> None:
+        """Return when the node at `url` cannot be reached, or another one is to be watched."""
+        parts = urlsplit(url)
+        address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
+        seen = False
+        while self._url == url and not self._stopped:
+            try:
+                with socket.create_connection(address, _ATTEMPT_SECONDS) as sock:
+                    self._socket, seen = sock, True
+                    self._wait_for_end(sock)
+            except ConnectionRefusedError:
+                if seen:
+                    _log.info("the process of the leader at %s has ended", url)
+                    self._gone = url
+                return
+            except OSError:
+                return
+            finally:
+                self._socket = None
+
+    def _wait_for_end(self, sock: socket.socket) -> None:
+        """Return when the other side closes the connection, as brokers do if nobody logs in."""
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        with contextlib.suppress(OSError):
+            while self._url and sock.recv(4096):
+                pass

@@ -1,0 +1,95 @@
+"""A standby finds out that the leader's process has ended: connections break, and new ones are refused."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from escrowmq.server.replica.presence import LeaderPresence
+from tests.broker import wait_until
+from tests.ports import reserve_port
+
+
+@pytest.fixture
+def presence() -> Iterator[LeaderPresence]:
+    found = LeaderPresence()
+    found.start()
+    yield found
+    found.stop()
+
+
+class Node:
+    """A process that listens."""
+
+    def __init__(self) -> None:
+        self.port = reserve_port(self)
+        self.url = f"amqp://127.0.0.1:{self.port}"
+        self.begin()
+
+    def begin(self) -> None:
+        """Listen."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.settimeout(30)
+
+    def accept(self) -> socket.socket:
+        """Return the next connection."""
+        return self._listener.accept()[0]
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._listener.close()
+
+
+def test_a_process_that_ended_is_gone(presence: LeaderPresence) -> None:
+    node = Node()
+    presence.watch(node.url)
+    connection = node.accept()
+    assert not presence.is_gone
+    node.end()
+    connection.close()
+    wait_until(lambda: presence.is_gone)
+
+
+def test_a_process_that_only_closes_connections_is_there(presence: LeaderPresence) -> None:
+    node = Node()
+    presence.watch(node.url)
+    node.accept().close()
+    with node.accept():
+        assert not presence.is_gone
+    node.end()
+
+
+def test_an_address_that_never_answered_is_not_gone(presence: LeaderPresence) -> None:
+    node, other = Node(), Node()
+    node.end()
+    presence.watch(node.url)
+    presence.watch(other.url)
+    with other.accept():
+        assert not presence.is_gone
+    other.end()
+
+
+def test_another_leader_is_watched_afresh(presence: LeaderPresence) -> None:
+    node, other = Node(), Node()
+    presence.watch(node.url)
+    connection = node.accept()
+    node.end()
+    connection.close()
+    wait_until(lambda: presence.is_gone)
+    presence.watch(other.url)
+    assert not presence.is_gone
+    with other.accept():
+        presence.watch("")
+        assert not presence.is_gone
+    other.end()
+
+
+def test_a_text_that_is_no_address_is_not_gone(presence: LeaderPresence) -> None:
+    node = Node()
+    presence.watch("nonsense")
+    presence.watch(node.url)
+    with node.accept():
+        assert not presence.is_gone
+    node.end()
