@@ -27,6 +27,10 @@ class Ledger:
     moved: set[bytes] = field(default_factory=set)
     acked: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
+    removed: set[int] = field(default_factory=set)
+    """Acknowledged messages of which the client knows that they are gone."""
+    together: list[frozenset[bytes]] = field(default_factory=list)
+    """Messages that one transaction moves."""
 
     def check_confirmed(self, found: list[int]) -> None:
         """DUR-1, ORD-1: every confirmed message is present once and in order, and no message that was never sent."""
@@ -74,12 +78,18 @@ class Ledger:
         assert not (set(work) | set(done)) - self.fed, "there is a message that was never published"
         back = self.moved & set(work)
         assert not back, f"{len(back)} messages came back although their consumption was committed"
+        for bodies in self.together:
+            assert bodies <= set(done) or not bodies & set(done), f"only some of {sorted(bodies)} were moved"
 
     def check_kept(self, found: list[int]) -> None:
-        """DUR-1, ORD-5: every message that was confirmed and never acknowledged is present once and in order."""
+        """DUR-1, ORD-5: every message that was confirmed and never acknowledged is present once and in order, and none
+        that was removed.
+        """
         _check_order(found)
         lost = self.kept - self.acked - set(found)
         assert not lost, f"{len(lost)} messages that were never acknowledged are lost"
+        back = self.removed & set(found)
+        assert not back, f"{len(back)} messages came back although their acceptance was complete; one is {min(back)}"
 
 
 def _check_order(numbers: list[int]) -> None:

@@ -7,10 +7,20 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from tests.broker import BrokerProcess
 from tests.kill.clients import PAIR, Acking, Client, Confirming, Moving, Transacting, declare, drain, feed
 from tests.kill.ledger import Ledger
+from tests.kill.sessions import (
+    AcceptingSession,
+    BranchMovingSession,
+    CommittingSession,
+    ConfirmingSession,
+    MovingSession,
+    declare_queues,
+    stock,
+)
 
 # Small files and little memory make segments, snapshots, compaction and paging all occur within a few rounds.
 CONFIG = """
@@ -23,44 +33,110 @@ snapshot_bytes = "1MiB"
 _STEP = 1_000_000  # keeps the message numbers of different rounds apart
 
 
-def run_rounds(folder: Path, rounds: int, seed: int, report: Callable[[str], object] = len) -> None:
+class Crew(Protocol):
+    """The clients of one round, which are connected and begin when their `workers` are called."""
+
+    workers: list[Callable[[], None]]
+
+    def __init__(self, url: str, first: int, rng: random.Random) -> None:
+        """Connect. Messages are numbered from `first` on."""
+
+    def reckon(self, url: str) -> None:
+        """Check what is left after the restart."""
+
+    @property
+    def told(self) -> str:
+        """What the clients know."""
+        ...
+
+
+class ChannelCrew:
+    """Clients of AMQP 0-9-1."""
+
+    def __init__(self, url: str, first: int, rng: random.Random) -> None:
+        self._ledger = ledger = Ledger()
+        declare(url)
+        feed(url, ledger, first, 2000)
+        self._single = Confirming(url, "single", first, ledger.confirmed.add)
+        self.workers = [
+            self._single.work,
+            Confirming(url, "plain", first, ledger.kept.add).work,
+            Transacting(url, ledger, first, random.Random(rng.random())).work,
+            Moving(url, ledger, random.Random(rng.random())).work,
+            Acking(url, ledger, random.Random(rng.random())).work,
+        ]
+
+    def reckon(self, url: str) -> None:
+        self._ledger.sent = self._single.next
+        reckon(url, self._ledger)
+
+    @property
+    def told(self) -> str:
+        return _told(self._ledger)
+
+
+class SessionCrew:
+    """Clients of AMQP 0-10, with two ledgers: that of distributed transactions, and that of everything else."""
+
+    def __init__(self, url: str, first: int, rng: random.Random) -> None:
+        self._ledger, self._branch_ledger = ledger, branch_ledger = Ledger(), Ledger()
+        self._rng = rng
+        declare_queues(url)
+        stock(url, "work", ledger, first, 2000)
+        stock(url, "stock", branch_ledger, first, 2000)
+        self._single = ConfirmingSession(url, "single", first, ledger.confirmed.add)
+        self._branches = BranchMovingSession(url, branch_ledger, first, random.Random(rng.random()))
+        self.workers = [
+            self._single.work,
+            ConfirmingSession(url, "plain", first, ledger.kept.add).work,
+            CommittingSession(url, ledger, first, random.Random(rng.random())).work,
+            MovingSession(url, ledger, random.Random(rng.random())).work,
+            self._branches.work,
+            AcceptingSession(url, ledger, random.Random(rng.random())).work,
+        ]
+
+    def reckon(self, url: str) -> None:
+        self._ledger.sent = self._single.next
+        self._branches.recover(url, self._rng)
+        reckon(url, self._ledger)
+        self._branch_ledger.check_moves(drain(url, "stock"), drain(url, "sold"))
+
+    @property
+    def told(self) -> str:
+        branches = len(self._branch_ledger.moved)
+        return f"{_told(self._ledger)}, {branches} in branches, {len(self._ledger.removed)} accepted"
+
+
+def _told(ledger: Ledger) -> str:
+    return (
+        f"{len(ledger.confirmed)} confirmed, {len(ledger.committed)} transactions committed, "
+        f"{len(ledger.doubtful)} in doubt, {len(ledger.moved)} moved"
+    )
+
+
+def run_rounds(
+    folder: Path, rounds: int, seed: int, report: Callable[[str], object] = len, crew: type[Crew] = ChannelCrew
+) -> None:
     """Run the rounds. Raises AssertionError with round and seed for the first violated guarantee."""
     config = folder / "escrowmq.toml"
     config.write_text(CONFIG, encoding="utf-8")
     rng = random.Random(seed)
     with BrokerProcess(folder, "--config", str(config)) as broker:
-        declare(broker.url)
         for number in range(rounds):
-            ledger = Ledger()
             try:
-                lived = _load_and_kill(broker, ledger, number * _STEP, rng)
+                clients = crew(broker.url, number * _STEP, rng)
+                lived = _load_and_kill(broker, clients.workers, rng.uniform(0.05, 1.0))
                 broker.start()
-                reckon(broker.url, ledger)
+                clients.reckon(broker.url)
             except AssertionError as error:
                 raise AssertionError(f"round {number} of seed {seed}: {error}\n{broker.log()[-4000:]}") from error
-            report(
-                f"round {number + 1}/{rounds}: killed after {lived:.2f} s; {len(ledger.confirmed)} confirmed, "
-                f"{len(ledger.committed)} transactions committed, {len(ledger.doubtful)} in doubt, "
-                f"{len(ledger.moved)} moved"
-            )
+            report(f"round {number + 1}/{rounds}: killed after {lived:.2f} s; {clients.told}")
 
 
-def _load_and_kill(broker: BrokerProcess, ledger: Ledger, first: int, rng: random.Random) -> float:
-    url = broker.url
-    feed(url, ledger, first, 2000)
-    single = Confirming(url, "single", first, ledger.confirmed.add)
-    plain = Confirming(url, "plain", first, ledger.kept.add)
-    workers: list[Callable[[], None]] = [
-        single.work,
-        plain.work,
-        Transacting(url, ledger, first, random.Random(rng.random())).work,
-        Moving(url, ledger, random.Random(rng.random())).work,
-        Acking(url, ledger, random.Random(rng.random())).work,
-    ]
+def _load_and_kill(broker: BrokerProcess, workers: list[Callable[[], None]], lifetime: float) -> float:
     clients = [Client(work) for work in workers]
     for client in clients:
         client.start()
-    lifetime = rng.uniform(0.05, 1.0)
     started = time.monotonic()
     threading.Event().wait(lifetime)  # the random moment of the kill
     broker.kill()
@@ -70,7 +146,6 @@ def _load_and_kill(broker: BrokerProcess, ledger: Ledger, first: int, rng: rando
         assert not client.is_alive(), "a client hangs after the broker was killed"
         if client.error is not None:
             raise client.error
-    ledger.sent = single.next
     return time.monotonic() - started
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kill.ledger import Ledger, Transaction
-from tests.kill.rounds import run_rounds
+from tests.kill.rounds import SessionCrew, run_rounds
 
 
 @pytest.mark.rule("TX-5")
@@ -22,6 +22,18 @@ from tests.kill.rounds import run_rounds
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pika leaves sockets open
 def test_ten_kills(tmp_path: Path) -> None:
     run_rounds(tmp_path, 10, seed=1)
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.rule("TX-5")
+@pytest.mark.rule("TX-8")
+@pytest.mark.rule("DTX-8")
+@pytest.mark.rule("DTX-9")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_kills_under_sessions(tmp_path: Path) -> None:
+    """Over AMQP 0-10, with raw clients that send ahead."""
+    run_rounds(tmp_path, 10, seed=3, crew=SessionCrew)
 
 
 @pytest.mark.long
@@ -70,3 +82,15 @@ class TestTheReckoning:
             ledger.check_moves([b"2"], [])
         with pytest.raises(AssertionError, match="came back"):
             ledger.check_moves([b"1", b"2"], [])
+
+    def test_half_a_move(self) -> None:
+        ledger = Ledger(fed={b"1", b"2"}, together=[frozenset((b"1", b"2"))])
+        ledger.check_moves([b"1", b"2"], [])
+        with pytest.raises(AssertionError, match="only some"):
+            ledger.check_moves([b"1"], [b"2"])
+
+    def test_a_message_that_came_back_after_its_acceptance(self) -> None:
+        ledger = Ledger(kept={1, 2}, acked={1}, removed={1})
+        ledger.check_kept([2])
+        with pytest.raises(AssertionError, match="came back"):
+            ledger.check_kept([1, 2])
