@@ -28,8 +28,11 @@ class Disks(Protocol):
         """Note that the process with this journal has ended."""
         ...
 
-    def resume(self) -> None:
-        """Let processes go on that only seemed to have ended. Raises Violation."""
+    def resume(self, answers: Callable[[], bool]) -> None:
+        """Let the process go on that was there before, if it only seemed to have ended. Raises Violation.
+
+        `answers` asks that process a question, and returns whether it answers before it has synced anything more.
+        """
         ...
 
 
@@ -51,7 +54,7 @@ class OneDisk:
             self.storage.crash()
         self.storage.faults = Faults()
 
-    def resume(self) -> None:
+    def resume(self, answers: Callable[[], bool]) -> None:
         """Do nothing: a process that has ended does not go on."""
 
 

@@ -14,6 +14,10 @@ from escrowmq.core.messages.pager import LogPager
 from escrowmq.journal.errors import JournalFailed, JournalUnreadable, SnapshotFailed
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.journal.writer import JournalSink
+from escrowmq.wire.amqp091 import spec
+from escrowmq.wire.amqp091.frames import method_frame
+from tests.harness.client import connect, login_frames
+from tests.harness.frames import FrameReader
 from tests.harness.server import Options, SimServer
 from tests.simulation import disks
 from tests.simulation.clock import SHIFTS, MachineTime, Process
@@ -62,6 +66,8 @@ class Machine(Generic[P]):
         self._make = boot
         self.before_restart: Callable[[], None] = lambda: None
         """Called between the end of a process and the start of the next one."""
+        self.answers: Callable[[P], bool] = lambda _: False
+        """Asks a process a question, and returns whether it answers before it has synced anything more."""
         self._lives = 0
         self.server = self._boot()
         self._time.attach(self.server)
@@ -85,14 +91,15 @@ class Machine(Generic[P]):
 
     def restart(self, *, power_fails: bool) -> P:
         """Start a process on the data that is on disk. Planned faults are forgotten."""
-        self._disks.end(self.server.journal, power_fails=power_fails)
+        ended = self.server
+        self._disks.end(ended.journal, power_fails=power_fails)
         self._refuses = False
         self.before_restart()
         while self._trouble.random() < 0.25:
             self._boot_in_vain()
         self.server = self._boot()
         self._time.attach(self.server)
-        self._disks.resume()
+        self._disks.resume(lambda: self.answers(ended))
         return self.server
 
     def _boot_in_vain(self) -> None:
@@ -237,4 +244,16 @@ def server_machine(seed: int, options: Options, make_broker: Callable[..., Broke
             sink=start.sink,
         )
 
-    return Machine(seed, boot)
+    machine = Machine(seed, boot)
+    machine.answers = answers_from_memory
+    return machine
+
+
+def answers_from_memory(server: SimServer) -> bool:
+    """Let a new client ask whether a queue exists, and return whether it is told."""
+    port = connect(server, "asking")
+    question = spec.QueueDeclare("any queue", passive=True)
+    data = login_frames(server.options.users[0]) + method_frame(1, spec.ChannelOpen()) + method_frame(1, question)
+    server.receive(port, data)
+    told = FrameReader().feed(b"".join(port.endpoint.output()))
+    return any(isinstance(message.method, spec.ChannelClose | spec.QueueDeclareOk) for message in told)

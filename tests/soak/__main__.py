@@ -1,8 +1,9 @@
 """`python -m tests.soak --minutes 60` loads a broker beside hostile neighbours, and judges its whole history.
 
 Then a broker is backed up and restored under load, again and again, while it and the backup are killed. Then a Spark
-query moves messages while its processes and the broker are killed and frozen (PIPE-7). At the end, three brokers share
-a journal on NATS and then on Kafka, while their leaders and the engine's nodes are killed and frozen (REPL-2).
+query moves messages while its processes and the broker are killed and frozen (PIPE-7). Three brokers share a journal on
+NATS and then on Kafka, while their leaders and the engine's nodes are killed and frozen (REPL-2). At the end, every
+world of the simulator runs on a simulated log. Each part is left out if its option is 0.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.engines.nats_nodes import NatsNodes
 from tests.engines.nodes import EngineNodes
 from tests.replica_kill.rounds import Rounds as ReplicaRounds
 from tests.rocketmq_kill.rounds import run_rounds
+from tests.soak.histories import run_histories
 from tests.soak.load import Soak, audit
 from tests.spark_kill.moments import run_moments
 
@@ -40,18 +42,18 @@ KILLS_PER_MINUTE = 1
 @click.option(
     "--take-overs", default=1000, show_default=True, help="Rounds of faults with replicated brokers, on both engines."
 )
-def main(minutes: float, period: float, size: int, seed: int, kills: int, backups: int, take_overs: int) -> None:
+@click.option(
+    "--histories",
+    default=15_000,
+    show_default=True,
+    help="Simulated histories of replication, of each world and of each planted bug; 0 for none.",
+)
+def main(
+    minutes: float, period: float, size: int, seed: int, kills: int, backups: int, take_overs: int, histories: int
+) -> None:
     """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
-    with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
-        soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
-        soak.run(minutes * 60, period)
-        click.echo("the audit of the whole history …")
-        started = time.monotonic()
-        audit(soak.data_dir, Path(folder) / "audit")
-        click.echo(f"clean after {time.monotonic() - started:.0f} s")
-    with tempfile.TemporaryDirectory(prefix="escrowmq-rocketmq-kill-") as folder:
-        click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
-        run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
+    if minutes:
+        load(minutes, period, size, seed)
     if backups:
         with tempfile.TemporaryDirectory(prefix="escrowmq-backup-kill-") as folder:
             Rounds(Path(folder), seed).run(backups, click.echo)
@@ -62,6 +64,23 @@ def main(minutes: float, period: float, size: int, seed: int, kills: int, backup
         click.echo(f"{kills} kills and freezes around a Spark query: every message was moved exactly once")
     for kind in (NatsNodes, KafkaNodes):
         replicate(kind, take_overs // 2, seed)
+    if histories:
+        run_histories(histories, seed, click.echo)
+    click.echo("no guarantee was violated")
+
+
+def load(minutes: float, period: float, size: int, seed: int) -> None:
+    """Load a broker beside hostile neighbours, then kill one while calls of RocketMQ's clients arrive."""
+    with tempfile.TemporaryDirectory(prefix="escrowmq-soak-") as folder:
+        soak = Soak(Path(folder), seed=seed, size=size, report=click.echo)
+        soak.run(minutes * 60, period)
+        click.echo("the audit of the whole history …")
+        started = time.monotonic()
+        audit(soak.data_dir, Path(folder) / "audit")
+        click.echo(f"clean after {time.monotonic() - started:.0f} s")
+    with tempfile.TemporaryDirectory(prefix="escrowmq-rocketmq-kill-") as folder:
+        click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
+        run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.direct import audited
+from tests.soak.histories import check_found
 from tests.soak.load import Soak
 
 
@@ -20,6 +21,14 @@ def test_a_short_soak(tmp_path: Path) -> None:
     found = audited(soak.data_dir)
     assert found.wrong == []
     assert {"committed", "rolled back"} <= {row["outcome"] for row in found.branches}
+
+
+def test_a_planted_bug_that_no_history_finds_is_a_failure() -> None:
+    lines: list[str] = []
+    check_found("a bug", 9, iter([4, 7]), lines.append)
+    assert lines == ["planted: a bug: found by 2 of 9 histories, first by that of seed 4"]
+    with pytest.raises(AssertionError, match="no history of 9 has found: a bug"):
+        check_found("a bug", 9, iter([]), lines.append)
 
 
 def test_memory_that_grows_is_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ paused, and go on when another one leads. The log may lose its newest entries wh
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from escrowmq.journal import format as fmt
@@ -204,8 +204,8 @@ class Cluster:
         elif not power_fails and not self.failure and journal._health.failure is None and self.rng.random() < 0.5:
             self._paused = node, journal
 
-    def resume(self) -> None:
-        """Let the paused leader go on. It must not sync anything, nor prove that nothing new is there."""
+    def resume(self, answers: Callable[[], bool]) -> None:
+        """Let the paused leader go on. It must not sync anything, nor answer that nothing new is there."""
         paused, self._paused = self._paused, None
         if paused is None:
             return
@@ -216,6 +216,8 @@ class Cluster:
             journal.batch_done(batch)
             batch = None
         synced = journal.synced_lsn
+        if answers():
+            raise Violation("a deposed leader answers a question from memory")
         self._must_fail(journal, batch)
         if journal.synced_lsn != synced:
             raise Violation("a deposed leader has synced a frame")

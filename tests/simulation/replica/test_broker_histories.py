@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from escrowmq.replica.copy import DiskCopy
-from escrowmq.replica.leader import Leader
-from tests.simulation import disks
 from tests.simulation.__main__ import report
-from tests.simulation.history import WEIGHTS_OF, Failure, MakeWorld, history, shrink
+from tests.simulation.history import Failure, history, shrink
 from tests.simulation.planting import planted
-from tests.simulation.replica.cluster import Cluster, Sink
-from tests.simulation.world import World
+from tests.simulation.replica.brokers import PLANTED, SEARCHING, STEPS, WORLDS, clusters
 
-WORLDS: Final[dict[str, MakeWorld]] = {getattr(world, "__name__", ""): world for world in (World, *WEIGHTS_OF)}
 HISTORIES: Final = 12
-STEPS: Final = 200
 SEARCHED: Final = 60
 RARE: Final = {"a frame that never counted comes back": 126}
 """The seed of a history of branches that finds a bug which few others find."""
@@ -32,19 +24,6 @@ FOUND: Final = {
 """The seeds of histories that found faults. In 25 and 63, the log loses the only snapshot that covers a gap;
 in the others, it loses claims, and a copy that has counted in one of them is not the newest.
 """
-
-
-@contextmanager
-def clusters() -> Iterator[list[Cluster]]:
-    """Let all machines be clusters, and return these."""
-    made: list[Cluster] = []
-
-    def make(seed: int) -> Cluster:
-        made.append(Cluster(seed))
-        return made[-1]
-
-    with planted({(disks, "make_disks"): make}):
-        yield made
 
 
 @pytest.mark.slow
@@ -75,33 +54,12 @@ def test_deposed_leaders_that_go_on_and_trimmed_logs_are_among_the_histories() -
     assert sum(cluster.trimmed for cluster in made)
 
 
-def sent_only(self: Sink) -> None:
-    """Do not wait until a frame counts."""
-    self._unsent.clear()
-
-
-def nothing_restored(self: Leader, pieces: object) -> int:
-    """Lead without what the log has lost."""
-    return 0
-
-
-def never_dropped(self: DiskCopy, epoch: int) -> None:
-    """Put back frames that never counted, after another leader has served clients without them."""
-
-
-PLANTED: Final[dict[str, dict[tuple[Any, str], object]]] = {
-    "answers do not wait for the log": {(Sink, "wait"): sent_only},
-    "what the log has lost is not put back": {(Leader, "restore"): nothing_restored},
-    "a frame that never counted comes back": {(DiskCopy, "drop_uncounted"): never_dropped},
-}
-
-
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
     with clusters(), planted(PLANTED[bug]):
         for seed in (*([RARE[bug]] if bug in RARE else []), *range(SEARCHED)):
-            for world in (WORLDS["BranchWorld"], World):
-                if isinstance(history(seed, STEPS, world), Failure):
+            for world in SEARCHING:
+                if isinstance(history(seed, STEPS, WORLDS[world]), Failure):
                     return
     pytest.fail(f"not found in {SEARCHED} histories")
 
