@@ -23,6 +23,7 @@ from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
+from escrowmq.admin.http.turns import Turns
 from escrowmq.console.actions import ACTIONS, AUDIT, BACKUP, FormRefused, arguments_of, outcome_of
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
@@ -58,7 +59,9 @@ class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
 
 
 class Console:
-    """The console over `broker`, whose files are `files`. `lists` are those that the process keeps."""
+    """The console over `broker`, whose files are `files`. `lists` are those that the process keeps. Requests get their
+    turns from `turns`.
+    """
 
     def __init__(
         self,
@@ -66,8 +69,10 @@ class Console:
         lists: KeptLists,
         files: BrokerFiles,
         clock: Callable[[], float] = time.monotonic,
+        turns: Turns | None = None,
     ) -> None:
         self._broker = broker
+        self._turns = turns or Turns()
         self._lists = lists
         self.files = files
         self._jobs: Mapping[str, OperatorCommand] = {AUDIT: files.audit, BACKUP: files.backup}
@@ -174,17 +179,18 @@ class Console:
         visit = await self._visit(request, names)
         if page.administrators and not visit.administrator:
             raise HTTPException(HTTPStatus.FORBIDDEN, "This page needs the tag administrator.")
-        context = await page.screen(visit)
-        notices, visit.session.notices = visit.session.notices, []
-        return _html(
-            page.template,
-            visit=visit,
-            title=page.title,
-            menu=menu_of(visit.administrator),
-            here=page.menu,
-            notices=notices,
-            **context,
-        )
+        async with self._turns.turn(visit.operator.user):
+            context = await page.screen(visit)
+            notices, visit.session.notices = visit.session.notices, []
+            return _html(
+                page.template,
+                visit=visit,
+                title=page.title,
+                menu=menu_of(visit.administrator),
+                here=page.menu,
+                notices=notices,
+                **context,
+            )
 
     async def act(self, request: Request) -> Response:
         """Do what a form asks for, and lead back to its page, which shows the outcome."""
@@ -213,20 +219,22 @@ class Console:
         """Answer with the file of definitions."""
         visit = await self._visit(request, {})
         _check_administrator(visit.operator)
-        name, content = await definitions.file_of(visit)
-        headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type="application/json", headers=headers)
+        async with self._turns.turn(visit.operator.user):
+            name, content = await definitions.file_of(visit)
+            headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}"'}
+            return Response(content, media_type="application/json", headers=headers)
 
     async def import_definitions(self, request: Request) -> Response:
         """Import a file of definitions, and lead back to its page."""
         visit = await self._visit(request, {})
-        form = await _form(request, LONGEST_FILE)
-        _check_form(form, visit.session)
         _check_administrator(visit.operator)
-        try:
-            visit.session.notices.append(("done", await definitions.import_form(visit, form)))
-        except (FormRefused, BadQuery, BrokerRefused) as refusal:
-            visit.session.notices.append(("failed", str(refusal)))
+        async with self._turns.turn(visit.operator.user):
+            form = await _form(request, LONGEST_FILE)
+            _check_form(form, visit.session)
+            try:
+                visit.session.notices.append(("done", await definitions.import_form(visit, form)))
+            except (FormRefused, BadQuery, BrokerRefused) as refusal:
+                visit.session.notices.append(("failed", str(refusal)))
         return RedirectResponse(HOME + "definitions", HTTPStatus.SEE_OTHER, HEADERS)
 
     async def _visit(self, request: Request, names: Mapping[str, str]) -> Visit:

@@ -29,8 +29,10 @@ from escrowmq.journal.reader import JournalReader, RecordFound
 
 PERIOD: Final = 1.0
 """Seconds between two looks at the end of the journal."""
-PIECE: Final = 500
-"""Records that are read together."""
+PIECE: Final = 100
+"""Records that are read and told together."""
+LOOKED: Final = 2000
+"""Records that are looked at together, of which those of the wanted kinds are read."""
 CONNECTIONS: Final = frozenset(("CONNECTION_OPENED", "CONNECTION_CLOSED"))
 ALARMS: Final = frozenset(("ALARM_RAISED", "ALARM_CLEARED", "QUEUE_UNAVAILABLE", "QUEUE_AVAILABLE"))
 LIVE_GROUPS: Final = {"connections": CONNECTIONS, "alarms": ALARMS}
@@ -124,7 +126,7 @@ def kinds_of(text: str) -> FeedKinds:
 
 
 def read(folder: Path, after: int, position: int, end: int, kinds: Collection[int]) -> RecordsRead:
-    """Return records behind the address `after` and before `end`, from the frame on in which `position` is.
+    """Return some records behind the address `after` and before `end`, from the frame on in which `position` is.
 
     Raises:
         JournalDamaged: a part of the log cannot be read.
@@ -135,9 +137,11 @@ def read(folder: Path, after: int, position: int, end: int, kinds: Collection[in
         oldest = starts[0][0] if starts else position
         gone = oldest if 0 < position < oldest else None
         lines: list[Line] = []
+        looked = 0
         for frame in reader.frames(max(position, oldest)):
-            if frame.end_lsn > end or len(lines) >= PIECE:
+            if frame.end_lsn > end or len(lines) >= PIECE or looked >= LOOKED:
                 break
+            looked += len(frame.kinds)
             for lsn, kind, payload in frame.records():
                 if lsn > after and kind in kinds:
                     lines.append(line_of(RecordFound("", 0, lsn, kind, payload, frame.time_us)))
@@ -148,10 +152,20 @@ def read(folder: Path, after: int, position: int, end: int, kinds: Collection[in
 
 
 class Feed:
-    """What happens at the broker of `folder` after `place`, or from now on. `ask` asks the broker."""
+    """What happens at the broker of `folder` after `place`, or from now on. `ask` asks the broker. Feeds take turns by
+    `reading`: while many of them read together, nothing else in the process would get on.
+    """
 
-    def __init__(self, folder: Path, ask: Ask, place: FeedPlace | None, kinds: FeedKinds) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ask: Ask,
+        place: FeedPlace | None,
+        kinds: FeedKinds,
+        reading: asyncio.Semaphore | None = None,
+    ) -> None:
         self.place = place
+        self._reading = reading or asyncio.Semaphore()
         self._folder = folder
         self._ask = ask
         self._kinds = kinds
@@ -174,7 +188,9 @@ class Feed:
                 place = FeedPlace(end - 1)
             part = RecordsRead([], self._position)
             if end > self._position and self._kinds.records:
-                part = await asyncio.to_thread(read, self._folder, place.lsn, self._position, end, self._kinds.records)
+                wanted = place.lsn, self._position, end, self._kinds.records
+                async with self._reading:
+                    part = await asyncio.to_thread(read, self._folder, *wanted)
             heard = FeedPlace(place.lsn, answer["start"], answer["last"] if place.number is None else place.number)
             for event in _merged(heard, part, answer, self._kinds, self._position):
                 self.place = event.place

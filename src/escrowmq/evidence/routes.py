@@ -50,6 +50,7 @@ class FileRoutes:
     def __init__(self, files: BrokerFiles) -> None:
         self._files = files
         self._listeners = 0
+        self._reading = asyncio.Semaphore()
 
     def routes(self) -> MoreRoutes:
         """Return the routes."""
@@ -131,7 +132,8 @@ class FileRoutes:
         kinds = feed.kinds_of(reading.query.get("kind", ""))
         if self._listeners >= MOST_LISTENERS:
             raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
-        told = events.stream(Feed(self._files.data_dir, reading.ask, place, kinds), stream_seconds(reading.operator))
+        listening = Feed(self._files.data_dir, reading.ask, place, kinds, self._reading)
+        told = events.stream(listening, stream_seconds(reading.operator))
         return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
 
     async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -115,6 +115,11 @@ class JournalFile:
         start = index[i - 1][0] if i else self.footer.first_lsn
         return start, index[i][0] if i < len(index) else self.footer.end_lsn
 
+    def begins_frame(self, lsn: int) -> bool:
+        """Return whether the intact header of a frame is at address `lsn`."""
+        head = self.storage.read(self.name, self.offset_of(lsn), fmt.FRAME_HEADER_SIZE)
+        return fmt.read_frame_header(memoryview(head), lsn, self.seed) is not None
+
     def walk(self, lsn: int | None = None, end: int | None = None, *, check: bool = True) -> FrameWalk:
         """Iterate the frames from address `lsn` to `end`.
 

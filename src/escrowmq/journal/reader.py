@@ -198,7 +198,9 @@ class JournalReader:
     def _frames_of(self, file: JournalFile, lsn: int, next_lsn: int | None, *, synced_only: bool) -> Iterator[Frame]:
         footer = file.footer
         start = file.origin
-        if footer is not None and lsn > start:
+        if lsn > start and file.begins_frame(lsn):
+            start = lsn  # without the whole segment before it, when a reader goes on
+        elif footer is not None and lsn > start:
             start = file.granule(lsn)[0]
         walk = file.walk(start, footer.end_lsn if footer else next_lsn)
         held: Frame | None = None

@@ -25,6 +25,7 @@ from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.repetition import Repetition
+from escrowmq.admin.http.turns import Turns
 from escrowmq.console.app import Console
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.routes import file_routes
@@ -33,6 +34,10 @@ from escrowmq.web.https import https_context, load_certificate
 _LARGEST_HEAD = 64 << 10
 _PIPE_BYTES = 64 << 10
 _NICENESS = 10
+_SWITCH_SECONDS = 0.0005
+"""The time that a thread which reads files may keep the interpreter. The event loop needs it several times for each
+request, so with Python's 5 ms, even `/health` takes tenths of a second beside some readers.
+"""
 
 
 class _Server(uvicorn.Server):
@@ -48,10 +53,11 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     audits, backups = (None if options[name] is None else Path(options[name]) for name in ("audits", "backups"))
     files = BrokerFiles(Path(options["data_dir"]), audits, backups, options["disk_limit"])
     broker = GuardedBroker(RemoteBroker(files.data_dir))
-    lists = KeptLists(broker)
-    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=file_routes(files), lists=lists)
+    lists, turns = KeptLists(broker), Turns()
+    more = file_routes(files)
+    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=more, lists=lists, turns=turns)
     config = uvicorn.Config(
-        interface.app(Console(broker, lists, files).routes()),
+        interface.app(Console(broker, lists, files, turns=turns).routes()),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",
@@ -114,6 +120,7 @@ def main() -> None:
     _give_way()
     for number in (signal.SIGINT, signal.SIGHUP):  # they are for the broker
         signal.signal(number, signal.SIG_IGN)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     _configure_log(options["log"])  # both processes write to the same stderr
     sockets = [socket.socket(fileno=number) for number in options["sockets"]]
     asyncio.run(serve(options, sockets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,38 @@ def test_every_record_of_the_kinds_is_one_event_whatever_the_pieces(
     assert [event.place.lsn for event in found] == [
         line.lsn for line in log.after(folder, 0, {Kind.QUEUE_DECLARED}).lines
     ]
+
+
+def test_many_records_of_other_kinds_are_passed_over_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LOOKED", 3)
+    folder = journal_with(tmp_path, 10)
+    part = feed.read(folder, 0, 0, end_of(folder), {Kind.QUEUE_DECLARED})
+    assert len(part.lines) <= 3
+    assert part.position < end_of(folder)
+    assert len(told(folder, Ends(*[end_of(folder)] * 30), kinds=QUEUES)) == 10
+
+
+def test_feeds_read_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = journal_with(tmp_path, 3)
+    reads, at_once, turns = feed.read, [0], threading.Semaphore()
+
+    def watched(*args: Any) -> feed.RecordsRead:
+        assert turns.acquire(blocking=False), "two feeds read together"
+        try:
+            at_once[0] += 1
+            return reads(*args)
+        finally:
+            turns.release()
+
+    monkeypatch.setattr(feed, "read", watched)
+
+    async def scenario() -> None:
+        reading = asyncio.Semaphore()
+        feeds = [Feed(folder, Ends(*[end_of(folder)] * 2), BEGINNING, QUEUES, reading) for _ in range(8)]
+        await asyncio.gather(*(anext(aiter(each.events())) for each in feeds))
+
+    asyncio.run(scenario())
+    assert at_once == [8]
 
 
 def test_a_listener_that_comes_again_gets_what_follows_its_last_event(tmp_path: Path) -> None:

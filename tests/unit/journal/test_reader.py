@@ -55,6 +55,25 @@ def test_frames_follow_a_running_writer() -> None:
     assert payloads(reader, at) == [0, 1, 2, 3, 4]
 
 
+def test_who_goes_on_after_a_frame_does_not_read_those_before_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = memory()
+    journal = start(storage, segment_bytes=1 << 20)
+    fill(journal, 9)
+    reader = JournalReader(storage)
+    frames = list(reader.frames())
+    walked: list[int] = []
+    checked = fmt.body_is_whole
+
+    def noted(header: fmt.FrameHeader, body: memoryview) -> bool:
+        walked.append(header.lsn)
+        return checked(header, body)
+
+    monkeypatch.setattr(fmt, "body_is_whole", noted)
+    assert payloads(reader, frames[5].end_lsn) == [6, 7, 8]
+    assert walked == [frame.lsn for frame in frames[6:]]
+    assert payloads(reader, frames[5].end_lsn - 1) == [5, 6, 7, 8]
+
+
 def test_the_last_frame_may_not_be_synced() -> None:
     storage = memory()
     journal = start(storage, segment_bytes=1 << 20)

@@ -29,6 +29,7 @@ from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
 from escrowmq.admin.http.policies import POLICY_CHANGES, POLICY_ROUTES
 from escrowmq.admin.http.refusals import refusal
+from escrowmq.admin.http.turns import Turns
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,7 +58,7 @@ NO_ROUTES: Final = MoreRoutes({}, {})
 
 class HttpInterface:
     """Answers requests by operations of `broker`. With `open_metrics`, metrics are shown without a login. `more` has
-    further routes. `lists` are those that the process keeps.
+    further routes. `lists` are those that the process keeps. Requests get their turns from `turns`.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class HttpInterface:
         open_metrics: bool = False,
         more: MoreRoutes = NO_ROUTES,
         lists: KeptLists | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._broker = broker
         self._lists = lists or KeptLists(broker)
+        self._turns = turns or Turns()
         self._open_metrics = open_metrics
         self._paths = PathTable({**READING, **more.reading})
         self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})
@@ -124,8 +127,11 @@ class HttpInterface:
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
         reading = Reading(self._broker, self._lists, operator, names, request.query_params, request.headers)
-        answer = await route.answer(reading)
-        return answer if isinstance(answer, Response) else JsonAnswer(answer)
+        async with self._turns.turn(operator.user):
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            answer = await route.answer(reading)
+            return answer if isinstance(answer, Response) else JsonAnswer(answer)
 
     async def change(self, request: Request) -> Response:
         """Change something, as RabbitMQ's management API does, or as an operator decides (see `escrow.CHANGES`)."""
@@ -139,11 +145,12 @@ class HttpInterface:
             raise NotAuthorised("User lacks the tag that this needs")
         if request.method == "POST":
             check_kind(request.headers.get("content-type", ""))
-        body = parsed(await _body(request, route.longest))
-        if not isinstance(body, dict):
-            raise BadQuery("the body must be a JSON object")
-        writing = Writing(self._broker, self._lists, operator, names, request.query_params, request.headers, body)
-        done = await route.change(writing)
+        async with self._turns.turn(operator.user):
+            body = parsed(await _body(request, route.longest))
+            if not isinstance(body, dict):
+                raise BadQuery("the body must be a JSON object")
+            writing = Writing(self._broker, self._lists, operator, names, request.query_params, request.headers, body)
+            done = await route.change(writing)
         if done.has_body:
             return JsonAnswer(done.body, done.status, done.headers)
         return Response(b"", done.status, done.headers)
@@ -183,25 +190,27 @@ class HttpInterface:
 
     async def metrics(self, request: Request) -> Response:
         """Return the sums for the whole broker."""
-        await self._may_see_metrics(request)
-        status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
-        return Response(exposition(overview(status, totals)), media_type=TEXT)
+        async with self._turns.turn(await self._metrics_user(request)):
+            status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
+            return Response(exposition(overview(status, totals)), media_type=TEXT)
 
     async def metrics_detailed(self, request: Request) -> Response:
         """Return metrics of each queue: those of the families in the query, of the virtual hosts in the query."""
-        await self._may_see_metrics(request)
+        user = await self._metrics_user(request)
         families = list(dict.fromkeys(request.query_params.getlist("family")))
         unknown = [family for family in families if family not in FAMILIES]
         if unknown:
             raise HTTPException(400, f"unknown family {unknown[0]!r}; known ones: {', '.join(sorted(FAMILIES))}")
-        status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
-        rows = []
-        if families:
-            rows = await self._broker.ask("counter.queues", vhosts=request.query_params.getlist("vhost"))
-        return Response(exposition([*identity(status, totals), *detailed(rows, families)]), media_type=TEXT)
+        async with self._turns.turn(user):
+            status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
+            rows = []
+            if families:
+                rows = await self._broker.ask("counter.queues", vhosts=request.query_params.getlist("vhost"))
+            return Response(exposition([*identity(status, totals), *detailed(rows, families)]), media_type=TEXT)
 
-    async def _may_see_metrics(self, request: Request) -> Operator | None:
-        return None if self._open_metrics else await monitor(request, self._broker)
+    async def _metrics_user(self, request: Request) -> str:
+        """Return the user that asks for metrics, an empty text without a login. Raises NotAuthorised."""
+        return "" if self._open_metrics else (await monitor(request, self._broker)).user
 
 
 def _decision(request: Request) -> tuple[str, dict[str, str]] | None:

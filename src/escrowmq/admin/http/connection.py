@@ -1,7 +1,8 @@
-"""A connection of the HTTP process: uvicorn's, with a limit for the time in which a request has to arrive.
+"""A connection of the HTTP process: uvicorn's, with a limit for the time in which a request has to arrive, and for
+answers that the client does not read.
 
-uvicorn limits only the time between an answer and the next request. Without this limit, clients that send nothing, or
-a request without an end, could occupy all of `http.connections` without a login.
+uvicorn limits only the time between an answer and the next request. Without these limits, clients that send nothing, or
+a request without an end, could occupy all of `http.connections` without a login, and unread answers all memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escrowmq.admin.http.attempts import network_of
+from escrowmq.admin.http.unread import UNREAD_SECONDS, BoundedSending, UnreadAnswers
 
 REQUEST_SECONDS: Final = 20.0
 """The time from the beginning of a connection, or from the first octets of a later request, to a request's end."""
@@ -21,19 +23,22 @@ _INCOMPLETE: Final = (h11.IDLE, h11.SEND_BODY)
 
 
 class TimedProtocol(H11Protocol):
-    """Ends a connection whose request is not complete in time."""
+    """Ends a connection whose request is not complete in time, or whose answers are not read."""
 
     most_of_address: ClassVar[int] = 0
     """The number of connections from one address at the same time; 0 for any number. Addresses of this machine have no
     limit, since a proxy may run here.
     """
     _of_address: ClassVar[Counter[str]] = Counter()
+    unread: ClassVar[UnreadAnswers] = UnreadAnswers()
     _deadline: asyncio.TimerHandle | None = None
+    _end: asyncio.TimerHandle | None = None
     _address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Await the first request."""
         super().connection_made(transport)
+        self.app = BoundedSending(self.app, self.unread, transport.abort)
         self._await_request()
         self._address = network_of(self.client[0]) if self.client else ""
         self._of_address[self._address] += 1
@@ -47,10 +52,23 @@ class TimedProtocol(H11Protocol):
             self._stop_waiting()
         elif self._deadline is None:
             self._await_request()
+        self._end_in_time()
+
+    def on_response_complete(self) -> None:
+        """Go on after an answer."""
+        super().on_response_complete()
+        self._end_in_time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection of a client that asks for nothing more."""
+        super().timeout_keep_alive_handler()
+        self._end_in_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection."""
         self._stop_waiting()
+        if self._end is not None:
+            self._end.cancel()
         self._of_address[self._address] -= 1
         if not self._of_address[self._address]:
             del self._of_address[self._address]
@@ -58,6 +76,11 @@ class TimedProtocol(H11Protocol):
 
     def _is_local(self) -> bool:
         return self._address.startswith("127.") or self._address in {"", network_of("::1")}
+
+    def _end_in_time(self) -> None:
+        """Do not wait without end until a client has read the last answer before its connection is closed."""
+        if self._end is None and self.transport.is_closing():
+            self._end = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
     def _await_request(self) -> None:
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)

@@ -1,9 +1,10 @@
-"""The time in which a request has to arrive."""
+"""The time in which a request has to arrive, and in which its answer has to be read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from escrowmq.admin.http import connection
+from escrowmq.admin.http import connection, unread
 from escrowmq.admin.http.connection import TimedProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -117,3 +118,39 @@ def test_an_address_has_a_limit_of_its_own_unless_it_is_this_machine(
         return answered
 
     assert asyncio.run(scenario()) == [True, local] * 2
+
+
+@pytest.mark.rule("SEC-4")
+@pytest.mark.parametrize("kind", ["a large answer", "many small ones", "an answer before the connection is closed"])
+def test_a_client_that_does_not_read_is_disconnected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connection, unread):
+        monkeypatch.setattr(module, "UNREAD_SECONDS", 0.3)
+    large = kind != "many small ones"
+    body = b"x" * (20 << 20 if large else 60_000)
+
+    async def answering(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    async def scenario() -> None:
+        gone = asyncio.Event()
+
+        class Watched(TimedProtocol):
+            """Tells when the connection is gone."""
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                gone.set()
+
+        config = uvicorn.Config(answering, http=Watched, lifespan="off", ws="none", log_config=None)
+        config.load()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Watched(config, ServerState(), {}), "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as sock:
+            closing = b"Connection: close\r\n" if "closed" in kind else b""
+            sock.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + closing + b"\r\n") * (1 if large else 400))
+            await asyncio.wait_for(gone.wait(), 5)
+        server.close()
+        assert TimedProtocol.unread.waiting_bytes == 0
+
+    asyncio.run(scenario())
