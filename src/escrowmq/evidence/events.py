@@ -6,7 +6,7 @@ A listener that was interrupted sends the last id that it has seen, and goes on 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -18,15 +18,20 @@ from escrowmq.journal.errors import JournalDamaged
 HEARTBEAT: Final = 15.0
 """Seconds of silence after which a comment is sent, so that both sides notice a lost connection."""
 LONGEST: Final = 300.0
-"""Seconds after which a stream ends. Listeners come again by themselves, and their login is checked again."""
+"""Seconds after which a stream ends. Listeners come again by themselves."""
+CHECK: Final = 1.0
+"""Seconds for which a listener's rights count as unchanged."""
 
 
-async def stream(feed: Feed, seconds: float = LONGEST) -> AsyncIterator[bytes]:
+async def stream(
+    feed: Feed, may_listen: Callable[[], Awaitable[bool]], seconds: float = LONGEST
+) -> AsyncIterator[bytes]:
     """Yield the events of a feed as they happen, for `seconds`.
 
-    The stream ends early if the broker does not answer, or if the log is damaged, which is an event of its own.
+    The stream ends early if `may_listen` denies that the listener still may, if the broker does not answer, or if the
+    log is damaged, which is an event of its own.
     """
-    began = told = time.monotonic()
+    began = told = checked = time.monotonic()
     yield b"retry: 2000\n\n"
     async with aclosing(feed.events()) as events:
         try:
@@ -34,6 +39,10 @@ async def stream(feed: Feed, seconds: float = LONGEST) -> AsyncIterator[bytes]:
                 now = time.monotonic()
                 if now - began >= seconds:
                     return
+                if now - checked >= CHECK:
+                    checked = now
+                    if not await may_listen():
+                        return
                 if event is not None:
                     told = now
                     yield _event(event.name, {"time_us": event.time_us, **event.fields}, str(event.place))

@@ -172,7 +172,7 @@ class Feed:
         self._position: int | None = None if place is None else place.lsn
 
     async def events(self) -> AsyncGenerator[FeedEvent | None]:
-        """Yield the events as they happen, without end, and None when there is nothing new for the moment. After an
+        """Yield the events as they happen, without end, and None after each look. After an
         error, the next call goes on where this one was.
 
         Raises:
@@ -198,8 +198,8 @@ class Feed:
             lsn = part.lines[-1].lsn if part.lines else place.lsn
             self.place = FeedPlace(lsn, answer["start"], answer["last"])
             moved, self._position = part.position > self._position, part.position
+            yield None
             if not moved:
-                yield None
                 await asyncio.sleep(PERIOD)
 
 

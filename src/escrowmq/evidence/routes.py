@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from escrowmq.admin.http.app import MoreRoutes
 from escrowmq.admin.http.listing import BadQuery
@@ -19,6 +17,7 @@ from escrowmq.evidence import events, feed, log
 from escrowmq.evidence.commands import CommandRefused
 from escrowmq.evidence.feed import Feed
 from escrowmq.evidence.files import BrokerFiles
+from escrowmq.evidence.listeners import EventStream, Listeners
 from escrowmq.evidence.lives import (
     LIVES,
     LivesFound,
@@ -31,11 +30,8 @@ from escrowmq.evidence.lives import (
     shaped,
 )
 
-_UNSTORED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MOST_RECORDS: Final = 1000
 """Records in one answer."""
-MOST_LISTENERS: Final = 20
-"""Streams of events at the same time."""
 MESSAGES: Final = "escrow/messages"
 MESSAGE: Final = "escrow/messages/{vhost}/{queue}/{position}"
 JOURNAL: Final = "escrow/journal"
@@ -49,7 +45,7 @@ class FileRoutes:
 
     def __init__(self, files: BrokerFiles) -> None:
         self._files = files
-        self._listeners = 0
+        self._listeners = Listeners()
         self._reading = asyncio.Semaphore()
 
     def routes(self) -> MoreRoutes:
@@ -127,22 +123,20 @@ class FileRoutes:
 
     async def events(self, reading: Reading) -> Response:
         """Answer with what happens, as server-sent events. Raises HTTPException for too many streams."""
+
+        async def may_listen() -> bool:
+            assert reading.log_in_again is not None
+            try:
+                return bool(MONITORS & set((await reading.log_in_again()).tags))
+            except NotAuthorised:
+                return False
+
         seen = reading.headers.get("last-event-id", "") or reading.query.get("from", "")
         place = feed.place_of(seen) if seen else None
         kinds = feed.kinds_of(reading.query.get("kind", ""))
-        if self._listeners >= MOST_LISTENERS:
-            raise HTTPException(503, f"there are {MOST_LISTENERS} streams of events already", {"Retry-After": "60"})
         listening = Feed(self._files.data_dir, reading.ask, place, kinds, self._reading)
-        told = events.stream(listening, stream_seconds(reading.operator))
-        return StreamingResponse(self._counted(told), media_type="text/event-stream", headers=_UNSTORED)
-
-    async def _counted(self, told: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        self._listeners += 1
-        try:
-            async for event in told:
-                yield event
-        finally:
-            self._listeners -= 1
+        told = events.stream(listening, may_listen, stream_seconds(reading.operator))
+        return EventStream(told, self._listeners, reading.operator.user)
 
     async def audits(self, reading: Reading) -> Any:
         """Answer with the latest runs of the audit, and with the state of the one that was started here."""

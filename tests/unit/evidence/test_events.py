@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from escrowmq.admin.http.logins import Operator
+from escrowmq.core.access.access import Access
 from escrowmq.core.access.grant import Grant
 from escrowmq.evidence import events, feed
 from escrowmq.evidence.feed import EVERYTHING, Feed, FeedPlace
@@ -31,9 +33,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def sent(folder: Path, ask: Any, seconds: float = events.LONGEST) -> str:
     """Return the whole stream of what happens after the beginning of the log."""
 
+    async def allowed() -> bool:
+        return True
+
     async def collect() -> bytes:
         listening = Feed(folder, ask, FeedPlace(0), EVERYTHING)
-        return b"".join([part async for part in events.stream(listening, seconds)])
+        return b"".join([part async for part in events.stream(listening, allowed, seconds)])
 
     return asyncio.run(collect()).decode()
 
@@ -73,3 +78,32 @@ def test_a_query_that_makes_no_sense_is_refused(tmp_path: Path, query: str) -> N
 
 def test_users_without_the_tag_monitoring_hear_nothing(tmp_path: Path) -> None:
     assert FileSite(journal_with(tmp_path, 1)).get("/api/escrow/events", "u").status == 401
+
+
+LOSSES: dict[str, Callable[[Access], object]] = {
+    "the tag": lambda access: access.set_tags("m", ("management",)),
+    "all tags": lambda access: access.set_tags("m", ()),
+    "the user": lambda access: access.remove_user("m"),
+}
+
+
+@pytest.mark.rule("SEC-4")
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_listener_that_loses_its_rights_hears_no_more(
+    tmp_path: Path, loss: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CHECK", 0.0)
+    monkeypatch.setattr(events, "LONGEST", 20.0)
+    site = FileSite(journal_with(tmp_path, 1))
+    asked, looks = site.broker.ask, []
+
+    async def ask(command: str, **arguments: Any) -> Any:
+        if command == "event.list":
+            looks.append(command)
+            if len(looks) == 3:
+                loss(site.server.broker.access)
+        return await asked(command, **arguments)
+
+    monkeypatch.setattr(site.broker, "ask", ask)
+    answer = site.get("/api/escrow/events", "m")
+    assert (answer.status, len(looks)) == (200, 3)

@@ -126,7 +126,8 @@ class HttpInterface:
         route, names = _found(request, self._paths)
         if not route.tags & set(operator.tags):
             raise NotAuthorised("User lacks the tag that this needs")
-        reading = Reading(self._broker, self._lists, operator, names, request.query_params, request.headers)
+        query, headers = request.query_params, request.headers
+        reading = Reading(self._broker, self._lists, operator, names, query, headers, lambda: self._user(request))
         async with self._turns.turn(operator.user):
             if await request.is_disconnected():
                 raise ClientDisconnect
@@ -305,7 +306,9 @@ async def _fault(request: Request, error: Exception) -> Response:
         404: "Object Not Found",
         405: "Method Not Allowed",
         413: "payload_too_large",
+        429: "too_many_requests",
         501: "not_implemented",
+        503: "unavailable",
     }
     reason = NOT_ALLOWED if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
     return JsonAnswer(

@@ -40,7 +40,9 @@ class HealthFailure(Exception):  # noqa: N818 - named for what happened
 
 
 class Reading:
-    """One request: who asks, the names in the path, the query, and the headers."""
+    """One request: who asks, the names in the path, the query, and the headers. `log_in_again` checks the login once
+    more, for an answer that takes long.
+    """
 
     def __init__(
         self,
@@ -50,8 +52,10 @@ class Reading:
         names: Mapping[str, str],
         query: Mapping[str, str],
         headers: Mapping[str, str],
+        log_in_again: Callable[[], Awaitable[Operator]] | None = None,
     ) -> None:
         self.ask = broker.ask
+        self.log_in_again = log_in_again
         self.lists = lists
         self.operator = operator
         self.names = names
