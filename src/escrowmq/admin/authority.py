@@ -7,9 +7,11 @@ the list of users.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from escrowmq.admin.action import grant_of
+from escrowmq.admin.values import size_of
 from escrowmq.core.access.door import Door
 from escrowmq.core.access.rules import AccessRules
 from escrowmq.core.access.table import Operation
@@ -58,3 +60,17 @@ def checked_name(name: str, what: str) -> str:
     if length > LONGEST_NAME:
         raise BrokerError(Condition.INVALID_ARGUMENT, f"the {what} has more than {LONGEST_NAME} bytes")
     return name
+
+
+def checked_arguments(given: Mapping[str, Any] | None, limit_bytes: int) -> dict[str, Any]:
+    """Return the arguments of a new object or binding. Raises PRECONDITION_FAILED if they are larger than clients may
+    send them (`limits.arguments_size`).
+    """
+    arguments = dict(given or {})
+    size = size_of(arguments)
+    if size > limit_bytes:
+        raise BrokerError(
+            Condition.PRECONDITION_FAILED,
+            f"the arguments take {size} bytes, which is more than {limit_bytes} bytes, the configured limit",
+        )
+    return arguments

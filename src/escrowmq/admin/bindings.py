@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
-from escrowmq.admin.authority import Authority, checked_name
+from escrowmq.admin.authority import Authority, checked_arguments, checked_name
 from escrowmq.admin.operation import NothingFound, Operation
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.core.access.table import Operation as Right
@@ -64,8 +64,8 @@ class BindingAdmin:
         by: str = "",
     ) -> str:
         """Make a binding, unless it exists, and return the key of its properties. Raises BrokerError."""
-        place, ends, given = self._authority.vhost(vhost, by), _ends(source, destination, destination_type), arguments
-        given = dict(arguments or {})
+        place, ends = self._authority.vhost(vhost, by), _ends(source, destination, destination_type)
+        given = checked_arguments(arguments, self._process.arguments_size)
         checked_name(routing_key, "routing key")
         if ends.to_exchange:
             self._authority.check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from escrowmq.admin.authority import Authority, checked_name
+from escrowmq.admin.authority import Authority, checked_arguments, checked_name
 from escrowmq.admin.operation import Operation
 from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.ports import BrokerProcess
@@ -52,7 +52,7 @@ class DeclarationAdmin:
         by: str = "",
     ) -> bool:
         """Declare an exchange. Return whether it is new."""
-        place, given = self._authority.vhost(vhost, by), dict(arguments or {})
+        place, given = self._authority.vhost(vhost, by), checked_arguments(arguments, self._process.arguments_size)
         checked_name(name, "name of an exchange")
         self._authority.check(place, by, Right.DECLARE_EXCHANGE, exchange=name)
         alternate = given.get("alternate-exchange")
@@ -90,7 +90,7 @@ class DeclarationAdmin:
         by: str = "",
     ) -> bool:
         """Declare a queue. Return whether it is new."""
-        place, given = self._authority.vhost(vhost, by), dict(arguments or {})
+        place, given = self._authority.vhost(vhost, by), checked_arguments(arguments, self._process.arguments_size)
         if not checked_name(name, "name of a queue"):
             raise BrokerError(Condition.INVALID_ARGUMENT, "a queue needs a name")
         self._authority.check(place, by, Right.DECLARE_QUEUE, queue=name)

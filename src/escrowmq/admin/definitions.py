@@ -9,7 +9,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
-from escrowmq.admin.authority import checked_name
+from escrowmq.admin.authority import checked_arguments, checked_name
 from escrowmq.admin.bindings import EXCHANGE
 from escrowmq.admin.operation import Listing, Operation, OperationRefused, Row
 from escrowmq.admin.pieces import Pieces
@@ -149,21 +149,21 @@ class DefinitionAdmin:
             flags: dict[str, Any] = {
                 key: bool(given.get(key, key == "durable")) for key in ("durable", "auto_delete", "internal")
             }
-            arguments = dict(given.get("arguments") or {})
+            arguments = self._arguments(given)
             self._directory.declare_exchange(vhost, given["name"], given["type"], arguments=arguments, **flags)
 
     def _import_queues(self, given: Mapping[str, Any]) -> None:
         vhost = self._directory.vhost(given["vhost"])
         if checked_name(given["name"], "name of a queue") not in vhost.queues:
             durable, auto_delete = bool(given.get("durable", True)), bool(given.get("auto_delete", False))
-            declaration = Declaration(durable, False, auto_delete, dict(given.get("arguments") or {}))
+            declaration = Declaration(durable, False, auto_delete, self._arguments(given))
             self._directory.declare_queue(vhost, given["name"], declaration, self._session)
 
     def _import_bindings(self, given: Mapping[str, Any]) -> None:
         vhost = self._directory.vhost(given["vhost"])
         to_exchange = given["destination_type"] == EXCHANGE
         bind = self._directory.bind_exchange if to_exchange else self._directory.bind_queue
-        key, arguments = checked_name(given["routing_key"], "routing key"), dict(given.get("arguments") or {})
+        key, arguments = checked_name(given["routing_key"], "routing key"), self._arguments(given)
         try:
             bind(vhost, given["source"], given["destination"], key, arguments)
         except BrokerError as error:
@@ -176,6 +176,9 @@ class DefinitionAdmin:
                 *("exchange" if to_exchange else "queue", given["destination"], given["source"]),
                 *(vhost.name, error.text),
             )
+
+    def _arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return checked_arguments(given.get("arguments"), self._process.arguments_size)
 
     # -- export
 

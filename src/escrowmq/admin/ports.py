@@ -105,6 +105,11 @@ class BrokerProcess(Protocol):
         """The LSN below which everything is on disk."""
         ...
 
+    @property
+    def arguments_size(self) -> int:
+        """The limit of the arguments of an object or a binding, in bytes."""
+        ...
+
     def replication(self) -> dict[str, Any] | None:
         """Return how this node stands on the replicated log, for JSON; None if its journal is on none."""
         ...

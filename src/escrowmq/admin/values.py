@@ -1,4 +1,4 @@
-"""Values of JSON that come from outside: how deeply they may be nested."""
+"""Values of JSON that come from outside: how deeply they may be nested, and how long they are."""
 
 from __future__ import annotations
 
@@ -22,3 +22,22 @@ def is_nested(value: Any) -> bool:
         if not level:
             return False
     return True
+
+
+def size_of(value: Any) -> int:
+    """Return the bytes that a value takes at least in a field table of AMQP 0-9-1, whose size clients are told. `value`
+    must not be nested (see `is_nested`).
+    """
+    if isinstance(value, dict):
+        return 5 + sum(1 + _length(name) + size_of(item) for name, item in value.items())
+    if isinstance(value, list):
+        return 5 + sum(map(size_of, value))
+    if isinstance(value, str):
+        return 5 + _length(value)
+    if value is None or isinstance(value, bool | float):
+        return 1 if value is None else 2 if isinstance(value, bool) else 5
+    return 1 + next((width for width in (1, 2, 4) if value.bit_length() < 8 * width), 8)
+
+
+def _length(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

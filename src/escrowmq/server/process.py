@@ -89,6 +89,11 @@ class ServerProcess:
         """See `BrokerProcess.synced_lsn`."""
         return self._turns.journal.synced_lsn
 
+    @property
+    def arguments_size(self) -> int:
+        """See `BrokerProcess.arguments_size`."""
+        return self._runtime.limits.arguments
+
     def replication(self) -> dict[str, Any] | None:
         """See `BrokerProcess.replication`."""
         return None if self._leadership is None else self._leadership.status()

@@ -86,6 +86,7 @@ class FakeProcess:
         self.live_events = LiveEvents(lambda: self.broker.engine.now)
         self.standing: dict[str, Any] | None = None
         self.handed_over = False
+        self.arguments_size = 16_384
 
     @property
     def synced_lsn(self) -> int:

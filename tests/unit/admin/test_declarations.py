@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from escrowmq.admin.authority import Authority
+from escrowmq.admin.bindings import BindingAdmin
 from escrowmq.admin.declarations import DeclarationAdmin
 from escrowmq.admin.pieces import Pieces
 from escrowmq.core.conditions import BrokerError, Condition
@@ -106,3 +107,22 @@ def test_further_exchanges_need_permissions_too() -> None:
 
 def test_a_queue_without_a_name_is_refused() -> None:
     assert Bench().refusal("queue.declare", "") is Condition.INVALID_ARGUMENT
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize(
+    ("operation", "names"),
+    [
+        ("queue.declare", {"name": "mine"}),
+        ("exchange.declare", {"name": "mine"}),
+        ("binding.add", {"source": "amq.fanout", "destination": "q"}),
+    ],
+)
+def test_arguments_have_the_size_limit_of_clients(operation: str, names: dict[str, str]) -> None:
+    bench = Bench()
+    process = FakeProcess(bench.server)
+    operations = {**bench.operations, **BindingAdmin(process, Authority(bench.broker)).operations}
+    with pytest.raises(BrokerError, match="the arguments take 20011 bytes, which is more than 16384 bytes") as refused:
+        perform(operations, operation, vhost="/", arguments={"x": "y" * 19_999}, **names)
+    assert refused.value.condition is Condition.PRECONDITION_FAILED
+    perform(operations, operation, vhost="/", arguments={"x": "y" * 16_000}, **names)

@@ -182,3 +182,20 @@ def test_a_refusal_says_which_object_of_the_file_it_is_about() -> None:
     with pytest.raises(BrokerError) as refused:
         Bench().load({"policies": [names | {"name": "good"}, names | {"name": "bad", "pattern": "("}]})
     assert "(in policies: name 'bad', vhost '/')" in refused.value.text
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("queues", {"name": "n", "durable": True}),
+        ("exchanges", {"name": "n", "type": "fanout"}),
+        ("bindings", {"source": "amq.fanout", "destination": "q", "destination_type": "queue", "routing_key": ""}),
+    ],
+)
+def test_arguments_in_an_import_have_the_size_limit_of_clients(section: str, given: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.load({"vhosts": [{"name": "/"}], "queues": [{"vhost": "/", "name": "q", "durable": True}]})
+    with pytest.raises(BrokerError, match="the arguments take 20011 bytes") as refused:
+        bench.load({section: [{"vhost": "/", "arguments": {"x": "y" * 19_999}, **given}]})
+    assert refused.value.condition is Condition.PRECONDITION_FAILED

@@ -1,4 +1,4 @@
-"""The depth of values."""
+"""The depth and the length of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from escrowmq.admin.values import DEEPEST, is_nested
+from escrowmq.admin.values import DEEPEST, is_nested, size_of
+from escrowmq.wire.amqp091.table import encode_table
 
 
 def nested(depth: int, *, table: bool) -> Any:
@@ -23,3 +24,12 @@ def test_only_deeply_nested_values_are_found(table: bool) -> None:
     assert not is_nested(nested(DEEPEST, table=table))
     assert is_nested(nested(DEEPEST + 1, table=table))
     assert is_nested([1, nested(5000, table=table)])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "ä" * 40, True, None, [], [1, "x", None], {}, {"a": {"b": [True]}}, -5, 127, 40_000, 2**31, 2**62],
+)
+def test_a_size_is_that_of_the_table_of_a_client_or_less(value: Any) -> None:
+    size = size_of({"name": value})
+    assert 9 < size <= len(encode_table({"name": value})) + 1
