@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from escrowmq.admin.http.attempts import network_of
+from escrowmq.admin.http.attempts import is_this_machine, network_of
 from escrowmq.admin.http.unread import UNREAD_SECONDS, BoundedSending, UnreadAnswers
 
 REQUEST_SECONDS: Final = 20.0
@@ -75,7 +75,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _is_local(self) -> bool:
-        return self._address.startswith("127.") or self._address in {"", network_of("::1")}
+        return is_this_machine(self._address)
 
     def _end_in_time(self) -> None:
         """Do not wait without end until a client has read the last answer before its connection is closed."""
