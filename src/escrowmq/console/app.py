@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.headers import SAFE
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
@@ -44,11 +45,11 @@ POLICY: Final = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """The content security policy: nothing comes from elsewhere, and no script is in a page."""
-HEADERS: Final = {
+HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    **SAFE,
 }
 _STATIC: Final = Path(__file__).with_name("static")
 _log = logging.getLogger("escrowmq.http")

@@ -288,3 +288,9 @@ def test_the_files_of_the_console_are_all_that_can_be_fetched(path: str) -> None
     assert answer.status in {303, 404}
     assert b"root:" not in answer.body
     assert b"import " not in answer.body
+
+
+def test_files_of_the_program_may_be_stored_but_their_type_is_not_guessed() -> None:
+    headers = whole_site().request("GET", "/console/static/console.js", {}, b"").headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "cache-control" not in headers

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -20,6 +21,7 @@ from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavail
 from escrowmq.admin.http.channels import CHANNEL_ROUTES
 from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
+from escrowmq.admin.http.headers import SAFE, SafeHeaders
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
@@ -89,6 +91,7 @@ class HttpInterface:
                 Route("/api/{path:rest}", self.change, methods=["POST", "PUT", "DELETE"]),
                 *others,
             ],
+            middleware=[Middleware(SafeHeaders)],
             exception_handlers={
                 NotAuthorised: _not_authorised,
                 NothingThere: _not_found,
@@ -98,6 +101,7 @@ class HttpInterface:
                 BrokerRefused: _broker_refused,
                 HTTPException: _fault,
                 ClientDisconnect: _gone,
+                Exception: _internal,
             },
         )
 
@@ -295,6 +299,12 @@ async def _gone(request: Request, error: Exception) -> Response:
     """Answer a client that is gone: nobody reads it, and it is no fault of the process."""
     del request, error
     return Response(status_code=400)
+
+
+async def _internal(request: Request, error: Exception) -> Response:
+    """Answer after a fault of the process, which is in the log."""
+    del request, error
+    return JsonAnswer({"error": "internal_error", "reason": "see the broker's log"}, 500, SAFE)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -13,8 +13,8 @@ that belong to the count are checked at the same time. Others are refused withou
 Only the first count holds for a user at an address from which that user has logged in before. So nobody can lock a user
 out from elsewhere, neither by guessing its password from a thousand addresses, nor by guessing those of other users
 behind the same proxy. A token names no user that could be believed before it is checked, so tokens have no third count;
-one that was right before is always checked. The third count does not hold on this machine either, where the operator can
-always come from, and where the first one counts everybody.
+one that was right before is always checked. The third count does not hold for clients on this machine, so that an
+operator has a way in.
 """
 
 from __future__ import annotations

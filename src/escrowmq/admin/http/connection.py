@@ -8,18 +8,21 @@ a request without an end, could occupy all of `http.connections` without a login
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escrowmq.admin.http.attempts import is_this_machine, network_of
+from escrowmq.admin.http.headers import completed
 from escrowmq.admin.http.unread import UNREAD_SECONDS, BoundedSending, UnreadAnswers
 
 REQUEST_SECONDS: Final = 20.0
 """The time from the beginning of a connection, or from the first octets of a later request, to a request's end."""
 _INCOMPLETE: Final = (h11.IDLE, h11.SEND_BODY)
+_UNANSWERED: Final = (h11.IDLE, h11.SEND_RESPONSE)
 
 
 class TimedProtocol(H11Protocol):
@@ -53,6 +56,22 @@ class TimedProtocol(H11Protocol):
         elif self._deadline is None:
             self._await_request()
         self._end_in_time()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, unless an answer has begun, and close the connection."""
+        if self.conn.our_state not in _UNANSWERED or not getattr(self.cycle, "response_complete", True):
+            self.transport.abort()
+            return
+        body = json.dumps({"error": "bad_request", "reason": msg}).encode()
+        kind, size = (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))
+        headers: Any = completed([kind, size, (b"connection", b"close")])
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         """Go on after an answer."""

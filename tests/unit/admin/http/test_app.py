@@ -11,6 +11,7 @@ import pytest
 from escrowmq.admin.http import app
 from escrowmq.admin.http.app import CHANGE_ROUTES, NO_PATH, NOT_ALLOWED
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
+from escrowmq.admin.http.headers import SAFE
 from escrowmq.admin.http.management import READ_ROUTES
 from escrowmq.admin.http.writing import LONGEST_BODY
 from tests.unit.admin.http.sites import HttpSite, login
@@ -212,3 +213,37 @@ def test_a_change_is_logged_with_the_user_who_made_it(caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO)
     HttpSite().put("/api/vhosts/v", {})
     assert "vhost.put name='v' by='guest'" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/health", 200),
+        ("GET", "/metrics", 200),
+        ("GET", "/api/overview", 200),
+        ("GET", "/api/queues", 200),
+        ("GET", "/api/queues/%2F/none", 404),
+        ("GET", "/none", 404),
+        ("PUT", "/api/queues", 405),
+        ("DELETE", "/health", 405),
+        ("POST", "/api/nothing", 501),
+        ("POST", "/api/definitions", 400),
+    ],
+)
+def test_every_answer_forbids_browsers_to_guess_its_type_and_to_store_it(method: str, path: str, status: int) -> None:
+    answer = HttpSite().request(method, path, login("guest"))
+    assert answer.status == status
+    assert {name: answer.headers.get(name.lower()) for name in SAFE} == SAFE
+
+
+def test_a_fault_of_the_process_is_answered_without_its_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = HttpSite()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(site.broker, "ask", broken)
+    site.faults_are_raised = False
+    answer = site.get("/health")
+    assert (answer.status, b"secret" in answer.body) == (500, False)
+    assert {name: answer.headers.get(name.lower()) for name in SAFE} == SAFE

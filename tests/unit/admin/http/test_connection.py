@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -154,3 +155,29 @@ def test_a_client_that_does_not_read_is_disconnected(kind: str, monkeypatch: pyt
         assert TimedProtocol.unread.waiting_bytes == 0
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", REQUEST + b"\x00\r\n\r\n"])
+def test_what_is_no_request_is_answered_with_the_headers_of_every_answer(sent: bytes) -> None:
+    async def scenario() -> bytes:
+        async with connected() as (reader, writer):
+            writer.write(sent)
+            return await asyncio.wait_for(reader.read(), 5)
+
+    head, body = asyncio.run(scenario()).rpartition(b"HTTP/1.1 400")[2].split(b"\r\n\r\n")
+    assert b"x-content-type-options: nosniff\r\ncache-control: no-store" in head
+    assert json.loads(body)["error"] == "bad_request"
+
+
+def test_a_body_that_becomes_invalid_during_its_answer_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with connected() as (reader, writer):
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"nonsense\r\n")
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 5)
+
+    asyncio.run(scenario())
+    assert "Fatal error" not in caplog.text
+    assert "Traceback" not in caplog.text
