@@ -24,7 +24,7 @@ from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
 from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
-from escrowmq.admin.http.turns import Turns
+from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.console.actions import ACTIONS, AUDIT, BACKUP, FormRefused, arguments_of, outcome_of
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
@@ -70,10 +70,10 @@ class Console:
         lists: KeptLists,
         files: BrokerFiles,
         clock: Callable[[], float] = time.monotonic,
-        turns: Turns | None = None,
+        turns: RequestTurns | None = None,
     ) -> None:
         self._broker = broker
-        self._turns = turns or Turns()
+        self._turns = turns or RequestTurns()
         self._lists = lists
         self.files = files
         self._jobs: Mapping[str, OperatorCommand] = {AUDIT: files.audit, BACKUP: files.backup}

@@ -25,7 +25,7 @@ from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.repetition import Repetition
-from escrowmq.admin.http.turns import Turns
+from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.console.app import Console
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.routes import file_routes
@@ -53,7 +53,7 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     audits, backups = (None if options[name] is None else Path(options[name]) for name in ("audits", "backups"))
     files = BrokerFiles(Path(options["data_dir"]), audits, backups, options["disk_limit"])
     broker = GuardedBroker(RemoteBroker(files.data_dir))
-    lists, turns = KeptLists(broker), Turns()
+    lists, turns = KeptLists(broker), RequestTurns()
     more = file_routes(files)
     interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=more, lists=lists, turns=turns)
     config = uvicorn.Config(

@@ -31,7 +31,7 @@ from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
 from escrowmq.admin.http.policies import POLICY_CHANGES, POLICY_ROUTES
 from escrowmq.admin.http.refusals import refusal
-from escrowmq.admin.http.turns import Turns
+from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -70,11 +70,11 @@ class HttpInterface:
         open_metrics: bool = False,
         more: MoreRoutes = NO_ROUTES,
         lists: KeptLists | None = None,
-        turns: Turns | None = None,
+        turns: RequestTurns | None = None,
     ) -> None:
         self._broker = broker
         self._lists = lists or KeptLists(broker)
-        self._turns = turns or Turns()
+        self._turns = turns or RequestTurns()
         self._open_metrics = open_metrics
         self._paths = PathTable({**READING, **more.reading})
         self._write_paths = PathTable({**CHANGE_ROUTES, **more.changes})

@@ -62,7 +62,7 @@ def is_this_machine(address: str) -> bool:
     return address.startswith("127.") or address in {"", network_of("::1")}
 
 
-class Login(NamedTuple):
+class CountedLogin(NamedTuple):
     """A login that is to be checked. `user` is empty for a token, and `token` for a password."""
 
     user: str
@@ -107,7 +107,7 @@ class GuardedBroker:
         if command not in LOGINS:
             return await self._broker.ask(command, **arguments)
         user, address, token = (str(arguments.get(name, "")) for name in ("user", "address", "token"))
-        login = Login(user, network_of(address), token)
+        login = CountedLogin(user, network_of(address), token)
         known = login.known_as in self._right
         counts = {} if known and token else login.counts(known=known)
         suspect = [count for count, free in counts.items() if self._is_full(count, free)]

@@ -17,7 +17,7 @@ MOST_OF_USER: Final = 2
 """Requests that are answered at the same time, of all users and of one."""
 
 
-class Turns:
+class RequestTurns:
     """Gives requests their turns."""
 
     def __init__(self, most: int = MOST, most_of_user: int = MOST_OF_USER) -> None:

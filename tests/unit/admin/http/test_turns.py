@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from escrowmq.admin.http.turns import Turns
+from escrowmq.admin.http.turns import RequestTurns
 
 
 class Bench:
     """Requests by name of their user and number; `running` are those that have their turn."""
 
     def __init__(self, most: int = 3, most_of_user: int = 2) -> None:
-        self.turns = Turns(most, most_of_user)
+        self.turns = RequestTurns(most, most_of_user)
         self.running: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, asyncio.Event] = {}
@@ -79,7 +79,7 @@ def test_a_request_that_is_given_up_leaves_its_turn_to_others() -> None:
 
 def test_a_request_that_is_given_up_just_when_it_gets_its_turn_leaves_it_to_others() -> None:
     async def scenario() -> None:
-        turns = Turns(1, 1)
+        turns = RequestTurns(1, 1)
 
         async def hold() -> None:
             async with turns.turn("b"):
