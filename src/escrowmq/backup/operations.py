@@ -117,8 +117,10 @@ def check(directory: Path, progress: Progress) -> Manifest:
         return manifest
 
 
-def restore(directory: Path, data_dir: Path, progress: Progress) -> Manifest:
+def restore(directory: Path, data_dir: Path, progress: Progress) -> tuple[Manifest, list[str]]:
     """Restore a backup into a data directory, which must be empty, or not exist, or be that of a restore cut off.
+
+    Returns the manifest, and the gaps in the log that no record explains, in words.
 
     Raises:
         BackupError, JournalVersionUnknown: The backup cannot be used, or the data directory is not empty or in use.
@@ -134,10 +136,10 @@ def restore(directory: Path, data_dir: Path, progress: Progress) -> Manifest:
             free = target.free_bytes()
             if manifest.size > free:
                 raise BackupError(f"the backup has {manifest.size:,} bytes, but only {free:,} are free in {data_dir}")
-            restoring.restore(backup, manifest, target, progress)
+            gaps = restoring.restore(backup, manifest, target, progress)
         finally:
             target.close()
-        return manifest
+        return manifest, gaps
 
 
 def _check_vacant(data_dir: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from escrowmq.backup import manifest as manifests
 from escrowmq.backup.manifest import BackupDamaged, BackupError, CopiedFile, Manifest
-from escrowmq.backup.verification import PIECE, check_journal, digest_of
+from escrowmq.backup.verification import PIECE, check_journal, digest_of, unexplained_gaps
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.markers import RESTORING
 from escrowmq.journal.storage import Readable, Storage
@@ -56,18 +56,23 @@ def manifest_of(backup: Readable) -> Manifest:
 
 
 def check(backup: Readable, manifest: Manifest, progress: Callable[[int], object]) -> None:
-    """Check each byte of a backup, each frame, the chain of segments, and that a broker can start from it.
+    """Check each byte of a backup, each frame, the chain of segments, that the journal itself has deleted what is
+    missing between them, and that a broker can start from it.
 
     Raises:
         BackupDamaged: It is.
     """
     for entry in manifest.files.values():
         digest_of(backup, entry, progress)
-    _check_journal(BackupFiles(backup, manifest), manifest)
+    files = BackupFiles(backup, manifest)
+    _check_journal(files, manifest)
+    for gap in unexplained_gaps(files):
+        raise BackupDamaged(f"the backup is not whole: {gap}")
 
 
-def restore(backup: Readable, manifest: Manifest, target: Storage, progress: Callable[[int], object]) -> None:
-    """Copy a backup into an empty data directory, durably, and check the copy as `check` does.
+def restore(backup: Readable, manifest: Manifest, target: Storage, progress: Callable[[int], object]) -> list[str]:
+    """Copy a backup into an empty data directory, durably, and check the copy as `check` does. Return the gaps that no
+    record explains, in words: a broker starts in spite of them.
 
     Raises:
         BackupDamaged: The backup is damaged. `target` still has the marker, so no broker starts on it.
@@ -83,7 +88,9 @@ def restore(backup: Readable, manifest: Manifest, target: Storage, progress: Cal
     for name, text in manifest.extras.items():
         _put(target, name, base64.b64decode(text))
     _check_journal(target, manifest)
+    gaps = unexplained_gaps(target)
     target.replace(RESTORING, RESTORED)
+    return gaps
 
 
 def _copy(backup: Readable, entry: CopiedFile, target: Storage, progress: Callable[[int], object]) -> None:

@@ -11,6 +11,9 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.recovery import check_snapshot, examine
+from escrowmq.journal.removals import REMOVED, DeletedParts
+from escrowmq.journal.segments import SegmentTable
+from escrowmq.journal.snapshot import read_snapshot
 from escrowmq.journal.storage import Readable
 from escrowmq.journal.writer import FooterBuilder
 
@@ -92,6 +95,33 @@ def check_journal(storage: Readable) -> int:
         else:
             check_sealed(file)
     return log_end
+
+
+def unexplained_gaps(storage: Readable) -> list[str]:
+    """Compare the parts that are missing between the segments with those that the journal has noted as deleted, as a
+    broker does when it starts. Return what no record explains, in words.
+
+    Raises:
+        JournalDamaged, JournalVersionUnknown: The files are not intact.
+    """
+    found = examine(storage)
+    missing = SegmentTable(found.segments).missing()
+    if not missing:
+        return []
+    deleted, snapshot_lsn = DeletedParts(), found.report.snapshot_lsn
+    if found.snapshot is not None:
+        for kind, payload, _ in read_snapshot(found.snapshot):
+            if kind == REMOVED:
+                deleted.replay(found.snapshot.name, payload)
+    for segment in found.segments:
+        if segment.missing or segment.end_lsn <= snapshot_lsn:
+            continue
+        file = found.files[segment.first_lsn]
+        for frame in file.walk(end=segment.end_lsn):
+            for lsn, kind, payload in frame.records() if REMOVED in frame.kinds else ():
+                if kind == REMOVED and lsn >= snapshot_lsn:
+                    deleted.replay(file.name, payload)
+    return deleted.found(missing, noting=found.noting)
 
 
 def digest_of(storage: Readable, entry: CopiedFile, progress: Callable[[int], object]) -> _Hash:

@@ -101,9 +101,12 @@ def restore(directory: Path, data_dir: Path, *, only_check: bool, as_json: bool)
     """Make a data directory from the backup in DIR, or check a backup.
 
     The data directory must be empty or not exist. The copy is checked as the backup was: the SHA-256 of each file,
-    each frame, the chain of segments. A broker that is started on it has everything that the backup has, with
-    transaction branches in doubt, unsettled deliveries of links, users and access keys. It refuses a directory whose
-    restore was cut off; run the command again.
+    each frame, the chain of segments, and whether the journal itself has deleted what is missing between them. Such a
+    gap that no record of the journal explains is a warning without --check, since a broker starts in spite of it.
+
+    A broker that is started on the copy has everything that the backup has, with transaction branches in doubt,
+    unsettled deliveries of links, users and access keys. It refuses a directory whose restore was cut off; run the
+    command again.
 
     Make sure that the broker that was backed up does not run any more: it and the restored one would deliver the same
     messages.
@@ -121,7 +124,9 @@ def restore(directory: Path, data_dir: Path, *, only_check: bool, as_json: bool)
             manifest = operations.check(directory, progress)
             _report(directory, manifest, manifest.size, verb="checked", as_json=as_json)
         else:
-            manifest = operations.restore(directory, data_dir, progress)
+            manifest, gaps = operations.restore(directory, data_dir, progress)
+            for gap in gaps:
+                click.echo(f"warning: {gap}", err=True)
             _report(directory, manifest, manifest.size, verb="restored", as_json=as_json)
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from escrowmq.backup import manifest as manifests
 from escrowmq.backup import restore as restoring
-from escrowmq.backup.manifest import BackupError, Manifest
+from escrowmq.backup.manifest import BackupDamaged, BackupError, Manifest
+from escrowmq.journal import format as fmt
 from escrowmq.journal.markers import BACKUP, RESTORING
 from escrowmq.journal.memory import MemoryStorage
 from tests.unit.backup.copies import back_up, checked, manifest_in, quiet, replayed
 from tests.unit.journal.journals import fill, memory, reopen, snapshot, start
+from tests.unit.journal.test_removals import deleted, filled, first_of
 
 
 def backed_up() -> tuple[MemoryStorage, MemoryStorage]:
@@ -86,3 +88,30 @@ def test_a_restore_that_was_cut_off_has_its_marker_until_it_is_repeated() -> Non
             assert reopen(data)[1] == expected
             return
     raise AssertionError("the restore never ended")
+
+
+@pytest.mark.parametrize("noted", ["in the log", "in the snapshot"])
+def test_what_the_journal_has_deleted_is_no_fault(noted: str) -> None:
+    source, target = memory(), memory()
+    journal, lsns = filled(source, 5)
+    deleted(journal, lsns[0])
+    if noted == "in the snapshot":
+        snapshot(journal, (9, b"after the record"))
+    back_up(source, journal, target)
+    checked(target)
+    assert restoring.restore(target, manifest_in(target), memory(), quiet) == []
+
+
+def test_a_segment_that_somebody_has_removed_is_found() -> None:
+    """A broker starts in spite of it, and says the same, so the backup can be restored."""
+    source, target = memory(), memory()
+    journal, lsns = filled(source, 5)
+    deleted(journal, lsns[0])
+    snapshot(journal, (9, b"state"))
+    first, end = first_of(lsns[2]), first_of(lsns[3])
+    source.delete(fmt.segment_name(first))
+    back_up(source, journal, target)
+    gap = f"the log from LSN {first:#x} to {end:#x} is missing, and no record says that the broker has deleted it"
+    with pytest.raises(BackupDamaged, match=f"the backup is not whole: {gap}"):
+        checked(target)
+    assert restoring.restore(target, manifest_in(target), memory(), quiet) == [gap]
