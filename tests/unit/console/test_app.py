@@ -214,8 +214,15 @@ def test_a_login_by_a_token_that_another_site_sends_is_refused() -> None:
 
 
 HEALTH = {("GET", "/health"), ("GET", "/health/leader")}
-OPEN = HEALTH | {("GET", "/"), ("GET", "/console"), ("GET", "/console/login"), ("POST", "/console/login")}
-"""What may be asked without a login. The first says only whether the broker answers, the others lead to the login."""
+OPEN = HEALTH | {
+    ("GET", "/"),
+    ("GET", "/favicon.ico"),
+    ("GET", "/console"),
+    ("GET", "/console/login"),
+    ("POST", "/console/login"),
+}
+"""What may be asked without a login. The first says only whether the broker answers, the others lead to the login,
+or have the icon."""
 NAMED = {"{path:rest}": "", "{name}": "branch-commit"}
 
 
@@ -278,6 +285,13 @@ def test_nothing_is_answered_to_a_user_without_a_tag() -> None:
     for method, path in every_request(site.app) - OPEN:
         headers = login("plain") | {"content-type": "application/json"}
         assert refused(site.request(method, path, headers, b"{}")), (method, path)
+
+
+def test_the_icon_is_answered_where_browsers_look_for_it() -> None:
+    icon = whole_site().request("GET", "/favicon.ico", {}, b"")
+    assert (icon.status, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.body.startswith(b"<svg ")
+    assert b'rel="icon" type="image/svg+xml" href="/console/static/icon.svg"' in stranger().open("/console/login").body
 
 
 @pytest.mark.parametrize(
