@@ -93,7 +93,7 @@ def _arguments(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 @click.option("--queues", type=_POSITIVE, help="Queues, divided among producers and consumers.")
 @click.option("--random/--turns", default=None, help="Pick the queue of each message at random.")
 @click.option("--keys", type=_COUNT, help="Publish to a topic exchange, under this many routing keys.")
-@click.option("--bindings", type=_POSITIVE, help="With --keys: bindings of the topic exchange (1000).")
+@click.option("--bindings", type=_POSITIVE, help="With --keys: bindings of the exchange (1000, or as many as keys).")
 @click.option("--fanout", type=_COUNT, help="Publish to a fanout exchange with this many queues.")
 @click.option("--persistent/--transient", default=None, help="Delivery mode 2 or 1.")
 @click.option("--confirms/--no-confirms", default=None, help="Publisher confirms.")

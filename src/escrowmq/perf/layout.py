@@ -34,7 +34,7 @@ def layout_of(workload: Workload) -> Layout:
     if workload.fanout:
         return Layout(queues, _exchange_name(), "fanout", tuple((queue, "") for queue in queues), ("",))
     if workload.keys:
-        regions = workload.bindings
+        regions = workload.regions
         bindings = tuple((queues[number % len(queues)], f"region.{number}.*") for number in range(regions))
         keys = tuple(f"region.{number % regions}.{number // regions}" for number in range(workload.keys))
         return Layout(queues, _exchange_name(), "topic", bindings, keys)

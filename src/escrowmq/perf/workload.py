@@ -11,6 +11,7 @@ from escrowmq.perf.messages import Variety
 KB = 1024
 MAX_SIZE = 64 * 1024 * 1024
 DEFAULT_DURATION = 10.0
+DEFAULT_BINDINGS = 1000
 AMQP091, AMQP010, AMQP10 = "amqp091", "amqp010", "amqp10"
 ROCKETMQ, ROCKETMQ_GRPC = "rocketmq", "rocketmq-grpc"
 """The protocols. Those of RocketMQ are classic remoting and gRPC."""
@@ -56,8 +57,8 @@ class Workload:
     """Whether the queue, or the routing key, of each message is picked at random; otherwise they are used in turn."""
     keys: int = 0
     """Routing keys of a topic exchange, instead of the default one; 0: the default one."""
-    bindings: int = 1000
-    """Bindings of the topic exchange to the queues."""
+    bindings: int | None = None
+    """Bindings of the topic exchange to the queues; None: `DEFAULT_BINDINGS`, or as many as keys if these are fewer."""
     fanout: int = 0
     """Queues bound to one fanout exchange, instead of `queues` on the default one."""
     persistent: bool = False
@@ -101,6 +102,11 @@ class Workload:
     def queue_count(self) -> int:
         """The number of queues."""
         return self.fanout or self.queues
+
+    @property
+    def regions(self) -> int:
+        """The number of bindings of the topic exchange."""
+        return min(DEFAULT_BINDINGS, self.keys) if self.bindings is None else self.bindings
 
     @property
     def copies(self) -> int:
@@ -218,8 +224,14 @@ class Workload:
         self._check_amqp10()
         self._check_amqp010()
         self._check_rocketmq()
-        if self.keys and (self.fanout or not 0 < self.bindings <= self.keys):
-            raise WrongUsage("--keys needs --bindings of at most the same number, and excludes --fanout")
+        if self.keys and self.fanout:
+            raise WrongUsage("--keys excludes --fanout")
+        if self.keys and self.regions > self.keys:
+            raise WrongUsage(
+                f"--bindings {self.regions} is more than --keys {self.keys}, so some bindings would never be used"
+            )
+        if self.bindings is not None and not self.keys:
+            raise WrongUsage("--bindings has no effect without --keys")
         if self.get and (self.stamped or self.subscriptions > 1):
             raise WrongUsage(
                 "--get excludes --latency, --rate and --subscriptions, which need deliveries without a request"

@@ -65,7 +65,8 @@ def test_an_unknown_name_is_refused_with_a_list_of_the_known_ones() -> None:
         ({"confirms": True, "tx_size": 1}, "exclude"),
         ({"xa": "two-phase"}, "needs --tx-size"),
         ({"fanout": 2, "queues": 2}, "exclude"),
-        ({"keys": 10, "bindings": 11}, "--bindings"),
+        ({"keys": 10, "bindings": 11}, "--bindings 11 is more than --keys 10"),
+        ({"bindings": 11}, "--bindings has no effect without --keys"),
         ({"keys": 10, "bindings": 5, "fanout": 2}, "excludes --fanout"),
         ({"get": 1, "rate": 5.0}, "--get excludes"),
         ({"get": 1, "subscriptions": 2}, "--get excludes"),
@@ -92,3 +93,11 @@ def test_contradictory_options_are_refused(changes: dict[str, Any], complaint: s
 def test_a_mode_belongs_to_one_protocol(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(WrongUsage, match=text):
         workload_of(None, changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "bindings"),
+    [({"keys": 100}, 100), ({"keys": 10_000}, 1000), ({"keys": 100, "bindings": 7}, 7)],
+)
+def test_there_are_a_thousand_bindings_or_as_many_as_keys(changes: dict[str, Any], bindings: int) -> None:
+    assert workload_of(None, changes).regions == bindings
