@@ -76,7 +76,7 @@ class Transferred(NamedTuple):
 class SocketLink:
     """A connection that is logged in and opened. It has no sessions yet."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         self._data = b""
         self._taken: dict[tuple[int, int], Assembly] = {}
@@ -84,7 +84,7 @@ class SocketLink:
         self._socket.sendall(PROTOCOL_HEADER)
         self._data = self._take(len(PROTOCOL_HEADER))[len(PROTOCOL_HEADER) :]
         self.expect(ConnectionStart)
-        self.control(ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), 0)
+        self.control(ConnectionStartOk({}, "PLAIN", f"\0{user}\0{password}".encode(), "en_US"), 0)
         tune = self.expect(ConnectionTune)
         self.control(ConnectionTuneOk(tune.channel_max, FRAME_MAX, 0), 0)
         self.control(ConnectionOpen("/"), 0)
@@ -182,18 +182,23 @@ class SocketClient:
         self.do(MessageSetFlowMode(queue, FlowMode.CREDIT))
 
     def take(self, queue: str) -> bytes | None:
-        """Return the next message of a subscription, and accept it; None if there is none.
+        """Return the next message of a subscription, and accept it; None if there is none."""
+        transferred = self.next(queue)
+        if transferred is None:
+            return None
+        number, body = transferred
+        self.do(MessageAccept(((number, number),)))
+        return body
+
+    def next(self, queue: str) -> Transferred | None:
+        """Return the next message of a subscription, which is not settled; None if there is none.
 
         A flush takes all credit away, that in bytes too.
         """
         self.do(MessageFlow(queue, CreditUnit.BYTE, INFINITE))
         self.do(MessageFlow(queue, CreditUnit.MESSAGE, 1))
         self.do(MessageFlush(queue))
-        if not self._transfers:
-            return None
-        number, body = self._transfers.popleft()
-        self.do(MessageAccept(((number, number),)))
-        return body
+        return self._transfers.popleft() if self._transfers else None
 
 
 def command_frames(

@@ -23,7 +23,9 @@ from pika.exceptions import (
 )
 
 from escrowmq import amqp10
+from escrowmq.wire.amqp010.codec.spec import ConnectionClose
 from tests.broker import BrokerProcess, running_broker, wait_until
+from tests.harness.amqp010_client import SocketLink
 from tests.ports import reserve_port
 from tests.tokens import AUDIENCE, ISSUER, KeyServer, claims, jwk, key_server, key_set, part, token
 
@@ -148,6 +150,19 @@ def test_tokens_over_amqp_1_0(site: TokenSite) -> None:
         assert connection is not None
     with pytest.raises(amqp10.AmqpError):
         amqp10.connect(url, user="any", password=token(aud="other"), mechanism="PLAIN")
+
+
+def test_tokens_over_amqp_0_10(site: TokenSite) -> None:
+    long = token(note="x" * 8_000)
+    assert len(long) > 10_000
+    for given in (token(), long):
+        SocketLink(site.broker.port, "any", given).close()
+    with pytest.raises(AssertionError):
+        SocketLink(site.broker.port, "any", token(aud="other"))
+    link = SocketLink(site.broker.port, "any", token(exp=int(time.time()) + 3))
+    closed = link.expect(ConnectionClose)
+    assert (closed.reply_code, closed.reply_text) == (320, "the token has expired")
+    link.close()
 
 
 def test_whoami_shows_the_user_and_the_tags_of_a_token(site: TokenSite) -> None:
