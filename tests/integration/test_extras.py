@@ -13,6 +13,7 @@ from tests.unit.sources import ROOT
 
 LAUNCH = "from escrowmq.cli import main; sys.exit(main(sys.argv[1:]))"
 SERVE = ("serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+REPLICATE = ("serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--replicate")
 AUDIT = ("audit", "journal", "--out", "out", "--quiet")
 
 
@@ -35,6 +36,8 @@ def without(module: str, code: str, folder: Path, *arguments: str) -> tuple[int,
     [
         *(("http", module, SERVE) for module in ("jinja2", "prometheus_client", "starlette", "uvicorn")),
         ("tokens", "joserfc", ("serve", "--config", "tokens.toml", "--data-dir", "data")),
+        ("replication-nats", "nats", (*REPLICATE, "nats://127.0.0.1:1/log")),
+        ("replication-kafka", "confluent_kafka", (*REPLICATE, "kafka://127.0.0.1:1/log")),
         *(("spark", module, AUDIT) for module in ("pyspark", "pyarrow", "numpy", "py4j")),
     ],
 )
@@ -48,6 +51,14 @@ def test_a_command_says_which_extra_it_needs(
     assert code == 2
     assert told.count("\n") == 1
     assert f"pip install 'escrowmq[{extra}]'" in told
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("url", ["kafka://127.0.0.1:9092", "redis://127.0.0.1/log", "nats://127.0.0.1:99999/log"])
+def test_a_bad_url_of_a_replicated_log_is_one_line_before_anything_is_made(tmp_path: Path, url: str) -> None:
+    code, told = without("unknown", LAUNCH, tmp_path, *REPLICATE, url)
+    assert (code, told.count("\n")) == (2, 1)
+    assert told.startswith(f"escrowmq: replication.url (--replicate): bad URL {url}: ")
     assert not (tmp_path / "data").exists()
 
 

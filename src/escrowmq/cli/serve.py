@@ -77,7 +77,7 @@ def serve(
         from escrowmq.config_sources import load
         from escrowmq.journal.errors import JournalError
         from escrowmq.replica.errors import ReplicaError
-        from escrowmq.server.main import MissingExtra, run
+        from escrowmq.server.main import BadSetting, run
     finally:
         gc.enable()
     options: dict[str, object] = {
@@ -96,7 +96,7 @@ def serve(
         raise InvalidConfiguration(str(error)) from error
     try:
         run(config, read)
-    except MissingExtra as error:
+    except BadSetting as error:
         raise InvalidConfiguration(str(error)) from error
     except ConfigError as error:  # TLS files are checked when they are used; no option sets them
         raise InvalidConfiguration(f"{file or 'environment variables'}: {error}") from error

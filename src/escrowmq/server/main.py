@@ -45,7 +45,11 @@ SWITCH_SECONDS: Final = 0.0005
 _log = logging.getLogger("escrowmq.server")
 
 
-class MissingExtra(ConfigError):  # noqa: N818 - named for what happened
+class BadSetting(ConfigError):  # noqa: N818 - named for what happened
+    """A setting cannot be used. The text names it, and the option that sets it."""
+
+
+class MissingExtra(BadSetting):
     """A setting needs packages that are not installed."""
 
 
@@ -67,6 +71,8 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     if config.tokens.issuer and not is_installed():
         raise MissingExtra("tokens.issuer: joserfc is not installed: pip install 'escrowmq[tokens]'")
     check_settings(config.tokens)
+    if url := config.replication.url.get_secret_value():
+        _check_replication(url)
     bound: list[Bound] = []
     if config.load_definitions is not None:
         read_definitions(config.load_definitions)
@@ -89,6 +95,19 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     finally:
         for each in bound:
             each.close()
+
+
+def _check_replication(url: str) -> None:
+    """Raise BadSetting unless the URL is valid, and MissingExtra unless the library for its engine is installed."""
+    from escrowmq.replica.engines.errors import EngineMissing
+    from escrowmq.replica.engines.opening import check_url
+
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise BadSetting(f"replication.url (--replicate): {error}") from None
+    except EngineMissing as error:
+        raise MissingExtra(f"replication.url (--replicate): {error}") from None
 
 
 def fitting(limits: LimitsSection, allow: Callable[[int], int]) -> LimitsSection:

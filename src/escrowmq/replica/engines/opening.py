@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Final
 
-from escrowmq.replica.engines.address import KAFKA, EngineAddress
+from escrowmq.replica.engines.address import KAFKA, NATS, NATS_TLS, EngineAddress
 from escrowmq.replica.engines.errors import EngineMissing, SettingsRefused
 from escrowmq.replica.engines.port import EngineLog
 
 TIMEOUT_SECONDS: Final = 10.0
 """How long a call waits for the engine. Engines need 5 to 10 s to replace a node that was killed."""
+
+
+_LIBRARIES: Final = {
+    KAFKA: ("Kafka", "confluent_kafka", "replication-kafka"),
+    NATS: ("NATS", "nats", "replication-nats"),
+    NATS_TLS: ("NATS", "nats", "replication-nats"),
+}
+"""By scheme: the engine, the module of its library, and the extra that installs it."""
+
+
+def check_url(url: str) -> None:
+    """Check what can be checked without the engine.
+
+    Raises:
+        ValueError: The URL is invalid.
+        EngineMissing: The library is not installed.
+    """
+    engine, library, extra = _LIBRARIES[EngineAddress.parse(url).scheme]
+    if not _installed(library):
+        raise EngineMissing(engine, extra)
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it is None in `sys.modules`
+        return False
 
 
 def open_log(url: str, *, timeout: float = TIMEOUT_SECONDS) -> EngineLog:
@@ -39,15 +67,16 @@ def _open(address: EngineAddress, timeout: float) -> EngineLog:
         try:
             from escrowmq.replica.engines.kafka import KafkaLog
         except ModuleNotFoundError as error:
-            raise _missing(error, "Kafka", "confluent_kafka", "replication-kafka") from None
+            raise _missing(error, address.scheme) from None
         return KafkaLog(address, timeout)
     try:
         from escrowmq.replica.engines.nats import NatsLog
     except ModuleNotFoundError as error:
-        raise _missing(error, "NATS", "nats", "replication-nats") from None
+        raise _missing(error, address.scheme) from None
     return NatsLog(address, timeout)
 
 
-def _missing(error: ModuleNotFoundError, engine: str, library: str, extra: str) -> Exception:
+def _missing(error: ModuleNotFoundError, scheme: str) -> Exception:
     """Return what to raise if an import failed."""
+    engine, library, extra = _LIBRARIES[scheme]
     return EngineMissing(engine, extra) if (error.name or "").partition(".")[0] == library else error

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from escrowmq.replica.engines import EngineMissing, open_log
+from escrowmq.replica.engines.opening import check_url
 
 
 @pytest.mark.parametrize(
@@ -21,14 +22,20 @@ def test_a_missing_library_is_told_with_the_extra_that_brings_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"escrowmq.replica.engines.{module}", raising=False)
-    with pytest.raises(EngineMissing) as raised:
-        open_log(url)
-    assert f"pip install 'escrowmq[{extra}]'" in str(raised.value)
+    for asked in (open_log, check_url):
+        with pytest.raises(EngineMissing) as raised:
+            asked(url)
+        assert f"pip install 'escrowmq[{extra}]'" in str(raised.value)
 
 
 def test_a_bad_url_is_refused_before_anything_is_imported() -> None:
-    with pytest.raises(ValueError, match="no engine is called 'redis'"):
-        open_log("redis://127.0.0.1/t")
+    for asked in (open_log, check_url):
+        with pytest.raises(ValueError, match="no engine is called 'redis'"):
+            asked("redis://127.0.0.1/t")
+
+
+def test_a_good_url_needs_no_engine_to_be_checked() -> None:
+    check_url("nats://127.0.0.1:1/t")
 
 
 @pytest.mark.parametrize("url", ["kafka://127.0.0.1:1/t", "nats://127.0.0.1:1/t"])
