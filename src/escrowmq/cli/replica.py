@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
+from escrowmq.text import size
 
 
 @click.group(cls=CommandGroup)
@@ -40,14 +43,34 @@ def status(data_dir: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    click.echo(f"node       {found['node']} ({found['role']})")
-    click.echo(f"leader     {found['leader'] or 'none'} {found['leader_url']} since epoch {found['epoch']}")
-    click.echo(f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log")
+    for line in _lines(found):
+        click.echo(line)
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"node       {found['node']} ({found['role']})"
+    yield f"leader     {found['leader'] or 'none'} {found['leader_url']} since epoch {found['epoch']}"
+    yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
     if found["fault"]:
-        click.echo(f"fault      {found['fault']}")
+        yield f"fault      {found['fault']}"
+    engine = found["engine"]
+    reach = "reachable" if engine["reachable"] else f"does not answer: {engine['fault'] or 'not asked yet'}"
+    copies = f"{engine['in_sync']} of {engine['replicas']} replicas in sync, led by {engine['leader'] or 'none'}"
+    yield f"engine     {engine['engine'] or 'unknown'} ({reach}), {copies}"
+    yield f"settings   {'; '.join(engine['wrong_settings']) or 'right'}, checked {_age(engine['checked_seconds'])} ago"
+    for each in found["nodes"]:
+        behind = f"{size(each['behind_bytes'])} and {_age(each['behind_seconds'])} behind"
+        yield f"{each['role']:10} {each['node']} {each['url']} at LSN {each['lsn']:#x}, {behind}"
     for each in found["take_overs"]:
         seen = datetime.fromtimestamp(each["seen"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        click.echo(f"take-over  epoch {each['epoch']} by {each['node']}, seen {seen}")
+        after = f" from {each['before']}" if each["before"] else ""
+        why = f", {each['why']}" if each["why"] else ""
+        took = "" if each["seconds"] is None else f", after {each['seconds']:.1f} s"
+        yield f"take-over  epoch {each['epoch']} by {each['node']}{after} at {seen}{why}{took}"
+
+
+def _age(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds:.0f} s"
 
 
 @replica.command()

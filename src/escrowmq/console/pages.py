@@ -16,6 +16,7 @@ from escrowmq.console.screens import (
     people,
     policies,
     queues,
+    replication,
     transactions,
     unsettled,
 )
@@ -55,6 +56,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "journal/timeline": Page(journal.timeline, "timeline.html", "Journal", "journal"),
     "journal/{lsn}": Page(journal.record, "record.html", "Record", "journal"),
     "audits": Page(audits.audits, "audits.html", "Audit", "audits"),
+    "replication": Page(replication.replication, "replication.html", "Replication", "replication"),
     "connections": Page(connections.connections, "connections.html", "Connections", "connections"),
     "connections/{peer}": Page(connections.connection, "connection.html", "Connection", "connections"),
     "users": Page(people.users, "users.html", "Users", "users", administrators=True),

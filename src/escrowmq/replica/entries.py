@@ -4,7 +4,8 @@ A node claims the leadership with a CLAIM. Its SEGMENT and CHUNK entries carry t
 since the checksums of frames depend on them, and the frames, in pieces that every engine takes. SNAPSHOT entries carry
 the file of a snapshot. A HEARTBEAT has no content; a node that
 finds its own in the log knows that it still led at that place. With a RESIGNATION, a leader hands over without being
-waited for. With a NOTICE, any node says that the log has lost entries, and how much its copy has.
+waited for. With a NOTICE, any node says that the log has lost entries, and how much its copy has. With a REPORT, any
+node shows operators how far it has followed. No rule depends on reports.
 
 An entry begins with a header of 40 bytes (little-endian): magic, version, kind, two zeros, epoch, chain (8 bytes),
 after, CRC-32 of all other bytes, four zeros.
@@ -17,6 +18,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -36,6 +38,7 @@ _NAMES: Final = struct.Struct("<HH")
 _PLACE: Final = struct.Struct("<QQQ")
 _LSN: Final = struct.Struct("<Q")
 _PAIR: Final = struct.Struct("<QQ")
+_REPORT: Final = struct.Struct("<QQQB")
 _MOST_NAME: Final = 1024
 
 
@@ -139,7 +142,41 @@ class LossNotice:
     lsn: int
 
 
-Entry: TypeAlias = LeaderClaim | SegmentStart | FrameChunk | SnapshotChunk | Heartbeat | Resignation | LossNotice
+class TakeOverReason(IntEnum):
+    """Why a node claimed the leadership."""
+
+    NONE = 0
+    """The report is not about a take-over."""
+    FIRST = 1
+    """Nobody had led before."""
+    RESIGNED = 2
+    ENDED = 3
+    """The process of the leader had ended."""
+    SILENT = 4
+    """The log had no sign of the leader for the time of the lease."""
+    LOSS = 5
+    """The log had lost entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """`node` has copied the journal up to `lsn`, at a time in milliseconds since the epoch.
+
+    A node that has taken over says why, and for how long (ms) no node had served clients.
+    """
+
+    stamp: Stamp
+    node: str
+    url: str
+    lsn: int
+    time_ms: int
+    reason: TakeOverReason = TakeOverReason.NONE
+    took_ms: int = 0
+
+
+Entry: TypeAlias = (
+    LeaderClaim | SegmentStart | FrameChunk | SnapshotChunk | Heartbeat | Resignation | LossNotice | NodeReport
+)
 
 
 def chunks(stamp: Stamp, lsn: int, frame: Sequence[bytes], size: int = CHUNK_SIZE) -> Iterator[FrameChunk]:
@@ -187,6 +224,9 @@ def _body(entry: Entry) -> bytes:
             return _PLACE.pack(entry.lsn, entry.size, entry.offset) + entry.data
         case LossNotice():
             return _PAIR.pack(entry.copy_epoch, entry.lsn) + _packed(entry.node, "")
+        case NodeReport():
+            numbers = _REPORT.pack(entry.lsn, entry.time_ms, entry.took_ms, entry.reason)
+            return numbers + _packed(entry.node, entry.url)
         case Heartbeat() | Resignation():
             return b""
 
@@ -262,11 +302,21 @@ def _notice(stamp: Stamp, body: bytes) -> LossNotice:
     return LossNotice(stamp, node, epoch, lsn)
 
 
+def _report(stamp: Stamp, body: bytes) -> NodeReport:
+    if len(body) < _REPORT.size:
+        raise EntryDamaged("a report is cut off")
+    lsn, time_ms, took_ms, reason = _REPORT.unpack_from(body)
+    if reason not in _REASONS:
+        raise EntryDamaged(f"a report has the reason {reason}, which this program does not know")
+    return NodeReport(stamp, *_names(body[_REPORT.size :]), lsn, time_ms, TakeOverReason(reason), took_ms)
+
+
 def _check_empty(body: bytes) -> None:
     if body:
         raise EntryDamaged(f"an entry without content has {len(body)} bytes")
 
 
+_REASONS: Final = frozenset(TakeOverReason)
 _KINDS: Final[Mapping[type[Entry], int]] = MappingProxyType(
     {
         LeaderClaim: 1,
@@ -276,6 +326,7 @@ _KINDS: Final[Mapping[type[Entry], int]] = MappingProxyType(
         Resignation: 5,
         SnapshotChunk: 6,
         LossNotice: 7,
+        NodeReport: 8,
     }
 )
 _DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyType(
@@ -287,5 +338,6 @@ _DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyTy
         5: _resignation,
         6: _snapshot,
         7: _notice,
+        8: _report,
     }
 )

@@ -14,6 +14,7 @@ is deposed, the same entry twice, and late ones. It may also lose its newest ent
 - A leader appends a frame only after the one before it counts. An entry that leaves any other gap, that stands before
   something that its writer had read, or that is of a claim that is not there, is doubtful: the log may have lost some.
 - A frame or a snapshot that is incomplete at a claim never counts. The new leader begins a segment.
+- A report of a node changes nothing. It may come from any node at any time.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ from escrowmq.replica.entries import (
     Heartbeat,
     LeaderClaim,
     LossNotice,
+    NodeReport,
     Resignation,
     SegmentStart,
     SnapshotChunk,
     Stamp,
+    TakeOverReason,
 )
 
+MOST_NODES: Final = 100
+"""How many nodes' reports a reader remembers."""
 REMEMBERED: Final = 1000
 """How many epochs a reader remembers. An entry of an older one makes it read the log again."""
 
@@ -50,6 +55,7 @@ class Judgement(Enum):
     PREMATURE = "premature"  # a piece of the same frame or snapshot before it is missing
     FOREIGN = "foreign"  # a segment of another journal, or not what it continues
     DOUBTFUL = "doubtful"  # it does not fit to the entries before it, as if the log had lost some
+    REPORT = "report"  # for operators
 
 
 class ReplicatedFrame(NamedTuple):
@@ -93,6 +99,13 @@ class LeaderAddress(NamedTuple):
     url: str
 
 
+class SeenReport(NamedTuple):
+    """The last report of a node, and where the frames ended in the log at its place."""
+
+    report: NodeReport
+    end_lsn: int
+
+
 class SnapshotPlace(NamedTuple):
     """The newest whole snapshot: where it covers the journal up to, and where its first piece is in the log."""
 
@@ -126,6 +139,7 @@ _STALE = Applied(Judgement.STALE)
 _DUPLICATE = Applied(Judgement.DUPLICATE)
 _PREMATURE = Applied(Judgement.PREMATURE)
 _FOREIGN = Applied(Judgement.FOREIGN)
+_REPORT = Applied(Judgement.REPORT)
 _DOUBTFUL = Applied(Judgement.DOUBTFUL)
 
 
@@ -144,6 +158,12 @@ class Fold:
         """Whether the log has lost entries of the current leader, as its later ones show."""
         self.notices: dict[str, CopyEnd] = {}
         """The nodes that have found entries of the log lost since the last claim, and where their copies end."""
+        self.reports: dict[tuple[str, str], SeenReport] = {}
+        """The last report of each node, by its name and address."""
+        self.leaders: list[LeaderAddress] = []
+        """The last nodes that have led, in order."""
+        self.take_overs: dict[int, NodeReport] = {}
+        """The reports of take-overs by epoch, newest last."""
         self.next_lsn = 0
         """The end of the last whole frame."""
         self.segment = b""
@@ -171,6 +191,7 @@ class Fold:
         fold = cls()
         fold.epoch, fold.chain = entry.stamp.epoch, entry.stamp.chain
         fold.leader = LeaderAddress(entry.stamp.epoch, entry.node, entry.url)
+        fold.leaders = [fold.leader]
         fold.next_lsn = fold.covered = entry.end_lsn
         return fold
 
@@ -192,6 +213,8 @@ class Fold:
         """Apply the next entry of the log, which is at `position`."""
         if isinstance(entry, LeaderClaim):
             return self._claim(entry, position)
+        if isinstance(entry, NodeReport):
+            return self._note_report(entry)
         stamp = entry.stamp
         if stamp.epoch < self.epoch:
             return self._stale(stamp)
@@ -219,6 +242,17 @@ class Fold:
                 self._drop_partial()
                 return _COUNTS
 
+    def _note_report(self, report: NodeReport) -> Applied:
+        key = report.node, report.url
+        self.reports.pop(key, None)
+        self.reports[key] = SeenReport(report, self.next_lsn)
+        if len(self.reports) > MOST_NODES:
+            del self.reports[next(iter(self.reports))]
+        if report.reason is not TakeOverReason.NONE:
+            self.take_overs[report.stamp.epoch] = report
+            self.take_overs.pop(report.stamp.epoch - MOST_NODES, None)
+        return _REPORT
+
     def _claim(self, claim: LeaderClaim, position: int) -> Applied:
         stamp = claim.stamp
         if claim.id == self.claim_id:
@@ -232,6 +266,7 @@ class Fold:
             del self._ended[next(iter(self._ended))]
         self.epoch, self.chain = stamp.epoch, claim.chain_at(self.next_lsn)
         self.claim_id, self.leader = claim.id, LeaderAddress(stamp.epoch, claim.node, claim.url)
+        self.leaders = [*self.leaders[-MOST_NODES:], self.leader]
         self.resigned = self.hole = False
         self.notices.clear()
         self._drop_partial()

@@ -19,10 +19,12 @@ from escrowmq.replica.entries import (
     Heartbeat,
     LeaderClaim,
     LossNotice,
+    NodeReport,
     Resignation,
     SegmentStart,
     SnapshotChunk,
     Stamp,
+    TakeOverReason,
     chunks,
     encode,
 )
@@ -232,6 +234,14 @@ class Leader:
         fold = self._tail.fold
         stamp = Stamp(fold.epoch, fold.chain, self._tail.position)
         self._log.append([encode(LossNotice(stamp, self._node, *copy))])
+
+    def report(self, lsn: int, time_ms: int, reason: TakeOverReason = TakeOverReason.NONE, took_ms: int = 0) -> None:
+        """Show operators how far this node has followed, and with `reason` that it has taken over. Any node may do so.
+
+        Raises AppendUnknown.
+        """
+        stamp = Stamp(self._tail.fold.epoch, self._tail.fold.chain, self._tail.position)
+        self._log.append([encode(NodeReport(stamp, self._node, self._url, lsn, time_ms, reason, took_ms))])
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """Stamp entries, and append them until all count."""

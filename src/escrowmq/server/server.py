@@ -173,6 +173,8 @@ class Server:
             self._process.listeners.append(self._http_bound.url)
             sys.stdout.write(f"ready {self._http_bound.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
+        if self._leadership is not None:
+            self._leadership.serve()
         self._supervisor.ready(", ".join(each.url for each in self._bound))
         await self._stop.wait()
         self._supervisor.stopping()

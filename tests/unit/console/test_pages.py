@@ -18,6 +18,7 @@ from escrowmq.core.branches.branch import State
 from escrowmq.evidence import log
 from escrowmq.history.events import IndexedBranch, MessageEvent
 from escrowmq.history.index import FOLDER, MessageIndex
+from tests.unit.admin.standings import standing
 from tests.unit.admin.test_half import Bench as HalfBench
 from tests.unit.console.sites import Browser, notices
 from tests.unit.evidence.sites import index, no_indexer
@@ -316,3 +317,24 @@ def test_an_audit_that_cannot_be_started_is_refused_with_a_notice(tmp_path: Path
     token = browser.text("/console/users").partition('name="form_token" value="')[2].partition('"')[0]
     browser.send("/console/actions/audit-start", {"form_token": token, "back": "/console/audits"})
     assert notices(browser.open("/console/audits")) == [("failed", "it needs Spark")]
+
+
+def test_the_page_of_replication_says_if_the_journal_is_alone() -> None:
+    assert "This broker has its journal alone" in Browser().text("/console/replication")
+
+
+def test_the_page_of_replication_shows_nodes_engine_and_take_overs() -> None:
+    browser = Browser()
+    browser.broker.process.standing = standing(silent=True)
+    text = browser.text("/console/replication")
+    for shown in (
+        "Nothing is delivered, since the replicated log does not answer.",
+        "2 of 3",
+        "the stream s: max_age is 1, not 0",
+        "leader, this node",
+        "3.1 kB",
+        "2017-07-14 02:40:00.000",
+        "whose process had ended",
+        "0.3 s",
+    ):
+        assert shown in text, shown

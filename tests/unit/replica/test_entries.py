@@ -15,10 +15,12 @@ from escrowmq.replica.entries import (
     Heartbeat,
     LeaderClaim,
     LossNotice,
+    NodeReport,
     Resignation,
     SegmentStart,
     SnapshotChunk,
     Stamp,
+    TakeOverReason,
     chunks,
     decode,
     encode,
@@ -49,6 +51,7 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Heartbeat, STAMPS),
     st.builds(Resignation, STAMPS),
     st.builds(LossNotice, STAMPS, NAMES, EPOCHS, EPOCHS),
+    st.builds(NodeReport, STAMPS, NAMES, NAMES, EPOCHS, EPOCHS, st.sampled_from(TakeOverReason), EPOCHS),
 )
 
 

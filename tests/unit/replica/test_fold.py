@@ -14,15 +14,26 @@ from escrowmq.replica.entries import (
     Entry,
     Heartbeat,
     LossNotice,
+    NodeReport,
     Resignation,
     SegmentStart,
     SnapshotChunk,
     Stamp,
+    TakeOverReason,
 )
-from escrowmq.replica.fold import CopyEnd, Fold, Judgement, ReplicatedFrame, SnapshotPiece, SnapshotPlace
+from escrowmq.replica.fold import (
+    MOST_NODES,
+    CopyEnd,
+    Fold,
+    Judgement,
+    ReplicatedFrame,
+    SeenReport,
+    SnapshotPiece,
+    SnapshotPlace,
+)
 from tests.unit.replica.entries import FIRST, ONE, chunk, claim, header, second, start
 
-COUNTS, STALE, DUPLICATE, PREMATURE, FOREIGN, DOUBTFUL = Judgement
+COUNTS, STALE, DUPLICATE, PREMATURE, FOREIGN, DOUBTFUL, REPORT = Judgement
 HALF = bytes(8)
 OTHER = Stamp(1, b"another.")
 
@@ -261,3 +272,31 @@ def test_a_reader_that_began_later_judges_entries_of_deposed_leaders_as_doubtful
 
 def test_the_chain_before_the_first_claim_is_empty() -> None:
     assert Fold().chain == NO_CHAIN
+
+
+class TestReports:
+    """Reports of nodes are for operators alone."""
+
+    REPORT = NodeReport(OTHER, "b", "amqp://b", 8, 1000)
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_report_changes_nothing(self, state: str) -> None:
+        fold = folded(*STATES[state])
+        before = fold.state
+        assert fold.apply(self.REPORT, 50).judgement is REPORT
+        assert fold.state == before
+
+    def test_the_last_report_of_a_node_is_known_with_the_end_of_the_journal_at_its_place(self) -> None:
+        fold = folded(*BEGUN, self.REPORT, chunk(ONE, 0), replace(self.REPORT, lsn=16))
+        assert list(fold.reports) == [("b", "amqp://b")]
+        assert fold.reports["b", "amqp://b"] == SeenReport(replace(self.REPORT, lsn=16), 16)
+        assert not fold.take_overs
+
+    def test_take_overs_are_known_by_epoch(self) -> None:
+        report = NodeReport(ONE, "a", "amqp://a", 16, 1000, TakeOverReason.ENDED, 250)
+        assert folded(*FILLED, report).take_overs == {1: report}
+
+    def test_the_reports_of_a_limited_number_of_nodes_are_kept(self) -> None:
+        fold = folded(*(replace(self.REPORT, node=f"n{number}") for number in range(MOST_NODES + 1)))
+        assert len(fold.reports) == MOST_NODES
+        assert ("n0", "amqp://b") not in fold.reports

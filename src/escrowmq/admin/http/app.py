@@ -26,7 +26,7 @@ from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
 from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading, ReadRoute
-from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview
+from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview, replication
 from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
 from escrowmq.admin.http.policies import POLICY_CHANGES, POLICY_ROUTES
@@ -194,7 +194,9 @@ class HttpInterface:
         return operator
 
     async def metrics(self, request: Request) -> Response:
-        """Return the sums for the whole broker."""
+        """Return the sums for the whole broker. A standby knows no users, and has only numbers about itself."""
+        if await self._role():
+            return Response(exposition(replication(await self._broker.ask("replica.status"))), media_type=TEXT)
         async with self._turns.turn(await self._metrics_user(request)):
             status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
             return Response(exposition(overview(status, totals)), media_type=TEXT)

@@ -106,7 +106,7 @@ def overview(status: Figures, totals: Figures) -> Iterator[Metric]:
     yield from _transactions(status, totals)
     yield from _journal(status["journal"], totals["process"])
     if status["replication"] is not None:
-        yield from _replication(status["replication"])
+        yield from replication(status["replication"])
 
 
 def detailed(rows: Iterable[Figures], families: Iterable[str]) -> Iterator[Metric]:
@@ -341,9 +341,28 @@ def _journal(journal: Figures, process: Figures) -> Iterator[Metric]:
     yield syncs
 
 
-def _replication(standing: Figures) -> Iterator[Metric]:
-    """Yield the figures of a leader on a replicated log. Standbys have no metrics."""
-    yield GaugeMetricFamily("escrowmq_replica_epoch", "The epoch in which this node leads.", value=standing["epoch"])
+def replication(standing: Figures) -> Iterator[Metric]:
+    """Yield the figures of a node on a replicated log, from `replica.status`. Standbys have only these."""
+    leads = standing["role"] == "leader"
+    own = standing["nodes"][0]
+    engine = standing["engine"]
+    gauges = (
+        ("leads", "Whether this node leads.", leads),
+        ("epoch", "The epoch of the leader, as this node knows it.", standing["epoch"]),
+        ("lsn", "The end of this node's journal.", standing["lsn"]),
+        ("behind_bytes", "What this node knows of and has not copied.", own["behind_bytes"]),
+        ("behind_seconds", "How long ago this node had read the log to its end.", own["behind_seconds"]),
+        ("engine_reachable", "Whether the engine answers this node.", engine["reachable"]),
+        ("engine_replicas", "The copies of the log that there should be.", engine["replicas"]),
+        ("engine_in_sync", "The copies that have all that is acknowledged.", engine["in_sync"]),
+        ("engine_wrong_settings", "Settings with which messages could be lost.", len(engine["wrong_settings"])),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"escrowmq_replica_{name}", text, value=value)
+    told = "Take-overs that this node knows of, of the last 100."
+    yield GaugeMetricFamily("escrowmq_replica_take_overs", told, value=len(standing["take_overs"]))
+    if not leads:
+        return
     silent = "Whether deliveries wait, since the replicated log does not answer."
     yield GaugeMetricFamily("escrowmq_replica_silent", silent, value=standing["silent"])
     appends = "Headers, frames and signs of life that the replicated log has acknowledged."

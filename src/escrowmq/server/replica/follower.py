@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import time
@@ -10,38 +11,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
-from typing import Final, NamedTuple
+from typing import Final
 
 from escrowmq.journal.format import segment_name
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.coverage import LackingPart
-from escrowmq.replica.entries import ID_SIZE
+from escrowmq.replica.entries import ID_SIZE, TakeOverReason
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.log import ReplicatedLog
 from escrowmq.replica.standing import CopyComparison, Sign, Silence, StandbyStep, Standing, next_step
 from escrowmq.replica.tail import LogTail, SegmentPlace
-from escrowmq.server.replica.places import read_places, write_places
+from escrowmq.server.replica.places import TakeOver, read_places, read_take_overs, write_places
 from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
 from escrowmq.text import counted
 
 POLL_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 0.5
 SYNC_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 5.0
+"""The time between two reports of a standby in the log, which show operators how far it follows."""
 _TAKE_OVERS: Final = 100
 _UNREAD: Final = "the replicated log cannot be read"
 
 _log = logging.getLogger("escrowmq.replication")
-
-
-class TakeOver(NamedTuple):
-    """A node that took over, and when this node saw it, in seconds since the epoch."""
-
-    epoch: int
-    node: str
-    url: str
-    seen: float
 
 
 @dataclass(slots=True)
@@ -55,6 +49,10 @@ class NodeView:
     leader_url: str = ""
     fault: str = ""
     """Why this node cannot follow the log; empty if it can."""
+    followed_at: float = 0.0
+    """When this node last had read the log to its end, by `time.monotonic()`; 0 before the first time."""
+    heard_at: float = 0.0
+    """When the last entry of the leader was read."""
     take_overs: deque[TakeOver] = field(default_factory=lambda: deque(maxlen=_TAKE_OVERS))
 
 
@@ -92,7 +90,7 @@ class Follower:
         self._log = log
         self._name = name
         self._storage = storage
-        self._url = url
+        self.url = url
         self._chain_contents = chain_contents
         self.view = NodeView(node)
         self._silence = Silence(_now_ms(), round(silence_seconds * 1000))
@@ -104,7 +102,11 @@ class Follower:
         self._synced_at = 0.0
         self._watched = False
         """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
-        self._written: SegmentPlace | None = None
+        self._written: tuple[SegmentPlace, TakeOver | None] | None = None
+        self._report_at = 0.0
+        self.claimed = TakeOverReason.NONE, 0.0
+        """Why this node claimed, and when no node served clients any more, by `time.monotonic()`."""
+        self.view.take_overs.extend(read_take_overs(storage, name))
         self._lacking: LackingPart | None = None
         """What the operator was told that the copy lacks."""
         self._open(read_places(storage, name))
@@ -115,7 +117,7 @@ class Follower:
         places = [place for place in places if segment_name(place.lsn) in names]
         self.copy = DiskCopy(self._storage, LoggedEvents(), chain_contents=self._chain_contents)
         self.tail = LogTail.opened(self._log, self.copy, places)
-        self.leader = Leader(self._log, self.tail, self.view.node, self._url, partial(secrets.token_bytes, ID_SIZE))
+        self.leader = Leader(self._log, self.tail, self.view.node, self.url, partial(secrets.token_bytes, ID_SIZE))
 
     def stop(self) -> None:
         """Let `run` return soon. May be called on any thread."""
@@ -145,6 +147,7 @@ class Follower:
                     whole = True
                     followed()
                 self._look_for_leader()
+                self._report()
                 if self.leader.leads or self._takes_over():
                     self._prepare()
                     return True
@@ -177,7 +180,9 @@ class Follower:
     def _follow(self) -> None:
         before = self.tail.counted
         self.tail.read_to_end()
+        self.view.followed_at = time.monotonic()
         if self.tail.counted != before:
+            self.view.heard_at = self.view.followed_at
             self._silence.heard(_now_ms())
             if time.monotonic() - self._synced_at >= SYNC_SECONDS:
                 self._sync()
@@ -190,19 +195,40 @@ class Follower:
 
     def write_places(self) -> None:
         """Note where the segments begin, if that has changed. Raises OSError."""
-        places = list(self.tail.segments)
-        if places and places[-1] != self._written:
-            write_places(self._storage, self._name, places)
-            self._written = places[-1]
+        places, take_overs = list(self.tail.segments), self.take_overs()
+        if not places:
+            return
+        newest = places[-1], take_overs[-1] if take_overs else None
+        if newest != self._written:
+            write_places(self._storage, self._name, places, take_overs)
+            self._written = newest
+
+    def take_overs(self) -> list[TakeOver]:
+        """Return the take-overs that this node knows of, with what their nodes have reported. May be called on any
+        thread.
+        """
+        found = []
+        for each in list(self.view.take_overs):
+            report = self.tail.fold.take_overs.get(each.epoch)
+            if report is not None and report.node == each.node:
+                reason = report.reason.name.lower()
+                each = each._replace(seen=report.time_ms / 1000, reason=reason, seconds=report.took_ms / 1000)
+            found.append(each)
+        return found
 
     def note(self) -> None:
         """Note who leads."""
         fold, view = self.tail.fold, self.view
         self._watched |= fold.leader is not None and not fold.resigned
-        if fold.leader is not None and fold.epoch != view.epoch:
-            view.epoch, view.leader, view.leader_url = fold.epoch, fold.leader.node, fold.leader.url
-            view.take_overs.append(TakeOver(fold.epoch, view.leader, view.leader_url, time.time()))
-            _log.info("node %s leads since epoch %d: %s", view.leader, fold.epoch, view.leader_url)
+        if fold.leader is None or fold.epoch == view.epoch:
+            return
+        for each in fold.leaders:
+            last = view.take_overs[-1] if view.take_overs else None
+            if last is None or each.epoch > last.epoch:  # else it was known before this process began
+                before = last.node if last is not None else ""
+                view.take_overs.append(TakeOver(*each, time.time(), before))
+        view.epoch, view.leader, view.leader_url = fold.epoch, fold.leader.node, fold.leader.url
+        _log.info("node %s leads since epoch %d: %s", view.leader, fold.epoch, view.leader_url)
 
     def _takes_over(self) -> bool:
         """Do what the signs of the leader demand, and return whether this node leads now."""
@@ -228,10 +254,19 @@ class Follower:
             self.leader.give_notice(copy)
         return step is StandbyStep.CLAIM and self._claim()
 
+    def _report(self) -> None:
+        """Show operators on other nodes how far this one follows, now and then while another one leads."""
+        fold, now = self.tail.fold, time.monotonic()
+        if now < self._report_at or fold.leader is None or fold.resigned or self._silence.lasts(_now_ms()):
+            return
+        self._report_at = now + REPORT_SECONDS
+        with contextlib.suppress(AppendUnknown):
+            self.leader.report(self.copy.end_lsn, round(time.time() * 1000))
+
     def _look_for_leader(self) -> None:
         """Do not wait for the lease if the leader's process has ended, and nothing more of it comes."""
         fold, now = self.tail.fold, time.monotonic()
-        watched = fold.leader is not None and not fold.resigned and fold.leader.url != self._url
+        watched = fold.leader is not None and not fold.resigned and fold.leader.url != self.url
         self._presence.watch(fold.leader.url if watched and fold.leader is not None else "")
         if not self._presence.is_gone:
             self._gone = None
@@ -270,12 +305,23 @@ class Follower:
         self._follow()
         if self.tail.counted != counted:
             return False
+        self.claimed = self._reason(), self.view.heard_at or time.monotonic()
         _log.info("no node leads: this one claims to lead")
         leads = self.leader.take_over(self.copy.greatest_epoch)
         self.note()
         if not leads:
             self._silence.heard(_now_ms())
         return leads
+
+    def _reason(self) -> TakeOverReason:
+        fold = self.tail.fold
+        if fold.hole or fold.notices or self._standing.found_loss:
+            return TakeOverReason.LOSS
+        if fold.leader is None:
+            return TakeOverReason.FIRST
+        if fold.resigned:
+            return TakeOverReason.RESIGNED
+        return TakeOverReason.ENDED if self._presence.is_gone else TakeOverReason.SILENT
 
     def _prepare(self) -> None:
         """Append what only this node has, and let the journal's writer begin where the log ends."""

@@ -59,6 +59,13 @@ class Leadership:
         """Return whether this node does not know for so long that it leads that it must not deliver messages."""
         return self.shipper.is_silent
 
+    def serve(self) -> None:
+        """Clients can connect from now on. Tell the other nodes why this one took over, and how long that took."""
+        reason, since = self._follower.claimed
+        took_ms = round((time.monotonic() - since) * 1000)
+        lsn, now_ms = self._follower.copy.end_lsn, round(time.time() * 1000)
+        self.shipper.submit(partial(self._follower.leader.report, lsn, now_ms, reason, took_ms))
+
     def resign(self) -> None:
         """Let another node lead. Everything is written, and no client is connected. Blocks for a short time."""
         self.snapshots.stop()
@@ -80,7 +87,7 @@ class Leadership:
         """Return the standing of this node for JSON."""
         shipper = self.shipper
         return {
-            **described(self._follower),
+            **described(self._follower, self._watch.view),
             "silent": shipper.is_silent,
             "appends": shipper.appends,
             "append_seconds": round(shipper.waited_seconds, 6),
@@ -119,7 +126,7 @@ def stand_by(
     watch = SettingsWatch(log, told_of_settings)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            leads = runner.run(_stand_by(config, follower, bound, context))
+            leads = runner.run(_stand_by(config, follower, watch, bound, context))
     except BaseException:
         watch.stop()
         log.close()
@@ -139,8 +146,14 @@ def told_of_settings(wrong: tuple[WrongSetting, ...]) -> None:
         _log.warning("the settings of the replicated log are right again")
 
 
-async def _stand_by(config: Config, follower: Follower, bound: Sequence[Bound], context: ssl.SSLContext | None) -> bool:
-    return await Standby(config, follower, bound).serve(context)
+async def _stand_by(
+    config: Config,
+    follower: Follower,
+    watch: SettingsWatch,
+    bound: Sequence[Bound],
+    context: ssl.SSLContext | None,
+) -> bool:
+    return await Standby(config, follower, watch, bound).serve(context)
 
 
 def _reached(first: Callable[[], T]) -> T:

@@ -97,10 +97,14 @@ class Shipper:
         self._work.put((work, done.set))
         done.wait()
 
+    def submit(self, work: Callable[[], object]) -> None:
+        """Do something on the thread, between frames, without waiting for it."""
+        self._work.put((work, lambda: None))
+
     def leave(self) -> None:
         """Show more often that the leader is there, since it accepts no more connections while it stops in order."""
         self._heartbeat_seconds = _LEAVING_SECONDS
-        self._work.put((self._leader.prove, lambda: None))
+        self.submit(self._leader.prove)
 
     def stop(self, *, resign: bool) -> None:
         """End the leadership, so that another node takes over at once, or only the thread. No frame may be on its way.

@@ -15,6 +15,7 @@ from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
 from escrowmq.config import Config
+from escrowmq.replica.engines import SettingsWatch
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
 from escrowmq.server.replica.follower import Follower
@@ -47,9 +48,10 @@ class StandbyOperations(Mapping[str, Operation]):
 class Standby:
     """A standby on the event loop. `bound` are the addresses of the broker."""
 
-    def __init__(self, config: Config, follower: Follower, bound: Sequence[Bound]) -> None:
+    def __init__(self, config: Config, follower: Follower, watch: SettingsWatch, bound: Sequence[Bound]) -> None:
         self._config = config
         self._follower = follower
+        self._watch = watch
         self._amqp = [each for each in bound if each.scheme not in (*HTTP_SCHEMES, *ROCKETMQ_SCHEMES)]
         http = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
         self._http = HttpProcess(config, http.sockets) if http is not None else None
@@ -88,4 +90,4 @@ class Standby:
         return "standby"
 
     async def _status(self) -> dict[str, Any]:
-        return described(self._follower)
+        return described(self._follower, self._watch.view)

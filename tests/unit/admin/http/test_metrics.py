@@ -6,13 +6,16 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.metrics import FAMILIES
 from escrowmq.wire.amqp091 import spec
 from tests.unit.admin.http.sites import HttpSite
+from tests.unit.admin.standings import standing
 from tests.unit.sources import ROOT
 from tests.unit.wire.amqp091.clients import pair
 from tests.unit.wire.amqp091.test_dtx_methods import prepared
@@ -173,7 +176,9 @@ def expressions(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", [DASHBOARD, ALERTS], ids=lambda path: path.name)
 def test_every_expression_of_ours_uses_metrics_that_exist(path: Path) -> None:
-    known = scraped(worked()).keys() | {"up"}
+    site = worked()
+    site.broker.process.standing = standing()
+    known = scraped(site).keys() | {"up"}
     found = list(expressions(path))
     assert len(found) >= 5
     for expression in found:
@@ -185,7 +190,27 @@ def test_every_expression_of_ours_uses_metrics_that_exist(path: Path) -> None:
 def test_a_leader_on_a_replicated_log_shows_its_epoch_and_what_it_appended() -> None:
     site = HttpSite()
     assert "escrowmq_replica_epoch" not in scraped(site)
-    site.broker.process.standing = {"epoch": 4, "silent": True, "appends": 9, "append_seconds": 0.5}
+    site.broker.process.standing = standing(silent=True)
     samples = scraped(site)
-    names = ("epoch", "silent", "appends_total", "append_seconds_total")
-    assert [value(samples, f"escrowmq_replica_{name}") for name in names] == [4, 1, 9, 0.5]
+    names = ("leads", "epoch", "silent", "appends_total", "append_seconds_total", "engine_in_sync", "take_overs")
+    assert [value(samples, f"escrowmq_replica_{name}") for name in names] == [1, 4, 1, 9, 0.5, 2, 1]
+
+
+def test_a_standby_shows_numbers_of_its_own_without_a_login() -> None:
+    class Standby:
+        """A standby answers two operations."""
+
+        async def ask(self, command: str, **arguments: Any) -> Any:
+            assert not arguments
+            found = standing(role="standby")
+            found["nodes"] = found["nodes"][::-1]
+            return {"ping": "standby", "replica.status": found}[command]
+
+    site = HttpSite()
+    site.app = HttpInterface(Standby()).app()
+    answer = site.request("GET", "/metrics", {})
+    assert answer.status == 200
+    lines = answer.body.decode().splitlines()
+    assert "escrowmq_replica_leads 0.0" in lines
+    assert "escrowmq_replica_behind_bytes 3072.0" in lines
+    assert not any("amqp://" in line for line in lines)

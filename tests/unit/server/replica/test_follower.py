@@ -13,6 +13,7 @@ import pytest
 
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader, segment_name
 from escrowmq.journal.storage import FileStorage
+from escrowmq.replica.engines.watch import EngineView
 from escrowmq.replica.entries import FrameChunk, LeaderClaim
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
@@ -54,8 +55,8 @@ def test_the_first_node_of_a_new_log_takes_over_at_once(tmp_path: Path) -> None:
     (claim,) = log.entries
     assert isinstance(claim, LeaderClaim)
     assert claim.node == "n1"
-    assert described(follower)["role"] == "leader"
-    assert [each["node"] for each in described(follower)["take_overs"]] == ["n1"]
+    assert described(follower, EngineView())["role"] == "leader"
+    assert [each["node"] for each in described(follower, EngineView())["take_overs"]] == ["n1"]
 
 
 def test_a_standby_takes_over_from_a_silent_leader(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_standby_takes_over_from_a_silent_leader(tmp_path: Path) -> None:
     led_by_another(log)
     follower = following(log, tmp_path)
     assert follower.run()
-    assert [each["node"] for each in described(follower)["take_overs"]] == ["n2", "n1"]
+    assert [each["node"] for each in described(follower, EngineView())["take_overs"]] == ["n2", "n1"]
 
 
 def test_a_standby_follows_while_the_leader_is_there(tmp_path: Path) -> None:
@@ -73,10 +74,10 @@ def test_a_standby_follows_while_the_leader_is_there(tmp_path: Path) -> None:
     done = threading.Thread(target=follower.run, daemon=True)
     done.start()
     wait_until(lambda: follower.view.leader == "n2")
-    assert described(follower)["role"] == "standby"
+    assert described(follower, EngineView())["role"] == "standby"
     leader.resign()
     done.join(60)
-    assert described(follower)["role"] == "leader"
+    assert described(follower, EngineView())["role"] == "leader"
 
 
 def test_a_standby_stops_when_it_is_asked_to(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ class TestTheLeadersProcess:
         listener.close()
         connection.close()
         done.join(30)
-        assert described(follower)["role"] == "leader"
+        assert described(follower, EngineView())["role"] == "leader"
 
     def test_a_leader_that_stops_in_order_is_waited_for(self, tmp_path: Path, listener: socket.socket) -> None:
         log = Log()
@@ -243,3 +244,57 @@ class TestTheLeadersProcess:
 
         wait_until(takes_over)
         presence.stop()
+
+
+def test_a_standby_reports_how_far_it_follows_and_the_leader_shows_it(tmp_path: Path) -> None:
+    log = Log()
+    leader = led_by_another(log, "amqp://n2")
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 0, 0).pack())
+    leader.append_frame(0, [bytes(48)])
+    follower = following(log, tmp_path, lease=3600)
+    follower._follow()
+    follower._report()
+    follower._report()  # again only after a while
+    assert log.end() == 4
+    leader.prove()
+    ((key, seen),) = leader._tail.fold.reports.items()
+    assert key == ("n1", "amqp://n1")
+    assert (seen.report.lsn, seen.end_lsn) == (48, 48)
+    rows = described(follower, EngineView())["nodes"]
+    assert [(row["node"], row["role"], row["lsn"], row["behind_bytes"]) for row in rows] == [
+        ("n1", "standby", 48, 0),
+        ("n2", "leader", 48, 0),
+    ]
+
+
+@pytest.mark.parametrize("found", ["nobody", "resigned", "silent"])
+def test_a_take_over_has_a_reason_and_a_time(found: str, tmp_path: Path) -> None:
+    log = Log()
+    leader = None if found == "nobody" else led_by_another(log)
+    follower = following(log, tmp_path, lease=0 if found == "silent" else 3600)
+    follower._follow()
+    if leader is not None and found == "resigned":
+        leader.resign()
+        follower._follow()
+    assert follower._takes_over()
+    reason, since = follower.claimed
+    assert reason.name.lower() == {"nobody": "first"}.get(found, found)
+    follower.leader.report(0, 5000, reason, 300)
+    follower.tail.read_to_end()
+    last = described(follower, EngineView())["take_overs"][-1]
+    assert (last["seen"], last["seconds"], last["reason"]) == (5.0, 0.3, reason.name.lower())
+    assert last["before"] == ("" if found == "nobody" else "n2")
+    assert since <= time.monotonic()
+
+
+def test_take_overs_are_known_after_a_start(tmp_path: Path) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 0, 0).pack())
+    follower = following(log, tmp_path, lease=3600)
+    follower._follow()
+    follower.write_places()
+    _storages.pop().close()
+    again = following(log, tmp_path, lease=3600)
+    again._follow()
+    assert again.take_overs() == follower.take_overs() != []

@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.replica.tail import SegmentPlace
-from escrowmq.server.replica.places import NAME, read_places, write_places
+from escrowmq.server.replica.places import NAME, TakeOver, read_places, read_take_overs, write_places
 from tests.unit.journal.journals import memory
 
 PLACES = [SegmentPlace(0, 1, 1, b"12345678"), SegmentPlace(4096, 70, 3, b"abcdefgh")]
@@ -36,3 +36,11 @@ def test_a_damaged_file_is_no_hint(data: bytes) -> None:
 
 def test_without_a_file_there_is_no_hint() -> None:
     assert read_places(memory(), "the log") == []
+
+
+def test_take_overs_are_read_back() -> None:
+    disk = memory()
+    found = [TakeOver(1, "a", "amqp://a", 1.5), TakeOver(2, "b", "amqp://b", 2.5, "a", "silent", 3.2)]
+    write_places(disk, "the log", PLACES, found)
+    assert read_take_overs(disk, "the log") == found
+    assert read_take_overs(disk, "another") == []

@@ -1,0 +1,27 @@
+"""`escrowmq replica status` shows who leads, how far each node follows, the engine, and the take-overs."""
+
+from __future__ import annotations
+
+from escrowmq.cli.replica import _lines
+from tests.unit.admin.standings import standing
+
+
+def test_the_lines_of_a_leader() -> None:
+    assert list(_lines(standing())) == [
+        "node       n1 (leader)",
+        "leader     n1 amqp://n1 since epoch 4",
+        "journal    up to LSN 0x1000, position 77 of the log",
+        "engine     NATS (reachable), 2 of 3 replicas in sync, led by n0",
+        "settings   the stream s: max_age is 1, not 0, checked 12 s ago",
+        "leader     n1 amqp://n1 at LSN 0x1000, 0 bytes and 0 s behind",
+        "standby    n2 amqp://n2 at LSN 0x400, 3.0 KiB and 70 s behind",
+        "take-over  epoch 4 by n1 from n2 at 2017-07-14 02:40:00 UTC, whose process had ended, after 0.3 s",
+    ]
+
+
+def test_a_node_that_cannot_follow_says_why() -> None:
+    engine = standing()["engine"] | {"reachable": False, "fault": "no route", "wrong_settings": []}
+    lines = list(_lines(standing(fault="no route", engine=engine, leader="", leader_url="")))
+    assert "fault      no route" in lines
+    assert "engine     NATS (does not answer: no route), 2 of 3 replicas in sync, led by n0" in lines
+    assert "settings   right, checked 12 s ago" in lines
