@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from escrowmq.core.budget import EXAMINED
 from escrowmq.core.messages.entry import Entry
+from escrowmq.core.queues.discipline import TAKEN_BYTES
 from escrowmq.core.queues.fifo import Place
 from escrowmq.core.queues.serving import hand
 from escrowmq.core.records.references import merged
@@ -100,8 +101,10 @@ class Sight:
         """Examine a piece. Call `found` with the wanted entries of each level, at most `most` altogether, and as many
         as `byte_credit` is enough for. Return the number of entries that were examined. Raises LogUnreadable, and then
         sets `queue.unread`.
+
+        A piece of large messages is a short one, so that the receiver is soon asked again whether it is writable.
         """
-        left, end = PIECE, queue.visible_end
+        left, end, size = PIECE, queue.visible_end, 0
         room = 0 if byte_credit is None else byte_credit.left
         if byte_credit is not None:
             byte_credit.halted = False
@@ -129,14 +132,15 @@ class Sight:
                                 break
                         chosen.append(entry)
                     passed = entry
-                    if len(chosen) == most:
+                    size += len(entry.content)
+                    if len(chosen) == most or size >= TAKEN_BYTES:
                         break
                 if passed is not None:
                     looked.pass_by(passed.position)
                 most -= len(chosen)
                 if chosen:
                     found(level, chosen)
-                if byte_credit is not None and byte_credit.halted:
+                if size >= TAKEN_BYTES or (byte_credit is not None and byte_credit.halted):
                     return PIECE - left
             else:
                 return PIECE - left

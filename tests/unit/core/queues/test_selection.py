@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,14 @@ from escrowmq.core.messages.marks import Modification
 from escrowmq.core.messages.pager import LogPager
 from escrowmq.core.queues import selection
 from escrowmq.core.queues.availability import RETRY_MS
+from escrowmq.core.queues.consumer import Consumer
+from escrowmq.core.queues.credit import ByteCredit
+from escrowmq.core.queues.discipline import TAKEN_BYTES
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.queue import Queue
 from escrowmq.core.queues.selection import PIECE
 from escrowmq.core.records.kinds import Kind
-from tests.unit.core.site import Site
+from tests.unit.core.site import Sink, Site
 
 ORDERS = pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}], ids=["fifo", "priority"])
 
@@ -141,6 +145,39 @@ def test_a_turn_examines_no_more_than_its_budget_allows() -> None:
     site.turn()
     assert len(pick.asked) == 5000
     assert len(queue.order.in_memory()) == loaded < 100, "messages that were only examined are not kept in memory"
+
+
+def everything(queue: Queue, entry: Entry) -> bool:
+    return True
+
+
+class OneDelivery(Sink):
+    """A receiver that is writable until something is delivered."""
+
+    def deliver(self, consumer: Consumer, entries: list[Entry]) -> None:
+        super().deliver(consumer, entries)
+        self.writable = False
+
+
+@pytest.mark.rule("FAIR-3")
+@pytest.mark.parametrize("limit", [400, 64 << 20], ids=["paged", "in-memory"])
+@pytest.mark.parametrize("way", ["selects", "browses", "weighs"])
+def test_a_client_that_does_not_read_is_given_few_large_messages(way: str, limit: int) -> None:
+    site = Site(resident_limit=limit)
+    queue = site.queue()
+    for _ in range(20):
+        site.publish("q", bytes(TAKEN_BYTES // 4))
+    ways: dict[str, dict[str, Any]] = {"selects": {"selects": everything}, "browses": {"browses": True}, "weighs": {}}
+    options = ways[way]
+    consumer, sink = site.consume(queue, OneDelivery(), **options)
+    if way == "weighs":
+        consumer.weigh(ByteCredit(lambda entry: len(entry.content), 1 << 30))
+    site.turn()
+    assert len(sink.got) == 4
+    sink.writable = True
+    site.broker.engine.wake(consumer)
+    site.turn()
+    assert len(sink.got) == 8
 
 
 def test_a_client_that_inspects_the_queue_does_not_wait_for_the_examination() -> None:
