@@ -22,7 +22,7 @@ from escrowmq.journal.removals import REMOVED, Hole, decode
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.coverage import LackingPart, OpenSegment, is_torn, lacking_part
 from escrowmq.replica.entries import CHUNK_SIZE
-from escrowmq.replica.errors import CopyRefused
+from escrowmq.replica.errors import CopyRefused, EntriesLost
 from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedSnapshot, CopiedStart
 from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
@@ -134,6 +134,17 @@ class DiskCopy:
             current.take(frame)
         self._note_epoch(frame.epoch)
         self._note_removed(frame.data)
+
+    def close_segment(self, messages: int, end_lsn: int) -> None:
+        """Seal the current segment, which ever held so many messages and must end there. The next one may begin later.
+
+        Raises EntriesLost.
+        """
+        current = self._current
+        if current is None or current.end_lsn != end_lsn:
+            raise EntriesLost(0, f"a segment does not end at LSN {end_lsn:#x}")
+        self._seal(messages)
+        self._current = None
 
     def snapshot(self, piece: SnapshotPiece) -> None:
         """Add a piece to the file of a snapshot. The whole file replaces older ones.

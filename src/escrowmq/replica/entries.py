@@ -5,7 +5,8 @@ since the checksums of frames depend on them, and the frames, in pieces that eve
 the file of a snapshot. A HEARTBEAT has no content; a node that
 finds its own in the log knows that it still led at that place. With a RESIGNATION, a leader hands over without being
 waited for. With a NOTICE, any node says that the log has lost entries, and how much its copy has. With a REPORT, any
-node shows operators how far it has followed. No rule depends on reports.
+node shows operators how far it has followed. With a LIVE MAP behind a snapshot, the leader says which segments still
+have living messages, so that an empty node need not copy the others.
 
 An entry begins with a header of 40 bytes (little-endian): magic, version, kind, two zeros, epoch, chain (8 bytes),
 after, CRC-32 of all other bytes, four zeros.
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from escrowmq.journal.format import FILE_HEADER_SIZE
 from escrowmq.replica.errors import EntryDamaged
@@ -38,7 +39,8 @@ _NAMES: Final = struct.Struct("<HH")
 _PLACE: Final = struct.Struct("<QQQ")
 _LSN: Final = struct.Struct("<Q")
 _PAIR: Final = struct.Struct("<QQ")
-_REPORT: Final = struct.Struct("<QQQB")
+_REPORT: Final = struct.Struct("<QQQQB")
+_MAPPED: Final = struct.Struct("<QQQ8sQ")
 _MOST_NAME: Final = 1024
 
 
@@ -142,6 +144,28 @@ class LossNotice:
     lsn: int
 
 
+class MappedSegment(NamedTuple):
+    """A segment that counted at `position` of the log, in an epoch with this chain, and begins at `lsn`.
+
+    The next one begins at the position `end` or before it.
+    """
+
+    lsn: int
+    position: int
+    epoch: int
+    chain: bytes
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMap:
+    """The snapshot whose first piece is at `position` needs these segments, in order, and all that follow the last."""
+
+    stamp: Stamp
+    position: int
+    segments: tuple[MappedSegment, ...]
+
+
 class TakeOverReason(IntEnum):
     """Why a node claimed the leadership."""
 
@@ -172,10 +196,20 @@ class NodeReport:
     time_ms: int
     reason: TakeOverReason = TakeOverReason.NONE
     took_ms: int = 0
+    map: int = 0
+    """The position of the newest LiveMap that the node knows of; 0 if it knows of none."""
 
 
 Entry: TypeAlias = (
-    LeaderClaim | SegmentStart | FrameChunk | SnapshotChunk | Heartbeat | Resignation | LossNotice | NodeReport
+    LeaderClaim
+    | SegmentStart
+    | FrameChunk
+    | SnapshotChunk
+    | Heartbeat
+    | Resignation
+    | LossNotice
+    | NodeReport
+    | LiveMap
 )
 
 
@@ -225,8 +259,10 @@ def _body(entry: Entry) -> bytes:
         case LossNotice():
             return _PAIR.pack(entry.copy_epoch, entry.lsn) + _packed(entry.node, "")
         case NodeReport():
-            numbers = _REPORT.pack(entry.lsn, entry.time_ms, entry.took_ms, entry.reason)
+            numbers = _REPORT.pack(entry.lsn, entry.time_ms, entry.took_ms, entry.map, entry.reason)
             return numbers + _packed(entry.node, entry.url)
+        case LiveMap():
+            return _LSN.pack(entry.position) + b"".join(_MAPPED.pack(*each) for each in entry.segments)
         case Heartbeat() | Resignation():
             return b""
 
@@ -305,10 +341,17 @@ def _notice(stamp: Stamp, body: bytes) -> LossNotice:
 def _report(stamp: Stamp, body: bytes) -> NodeReport:
     if len(body) < _REPORT.size:
         raise EntryDamaged("a report is cut off")
-    lsn, time_ms, took_ms, reason = _REPORT.unpack_from(body)
+    lsn, time_ms, took_ms, position, reason = _REPORT.unpack_from(body)
     if reason not in _REASONS:
         raise EntryDamaged(f"a report has the reason {reason}, which this program does not know")
-    return NodeReport(stamp, *_names(body[_REPORT.size :]), lsn, time_ms, TakeOverReason(reason), took_ms)
+    return NodeReport(stamp, *_names(body[_REPORT.size :]), lsn, time_ms, TakeOverReason(reason), took_ms, position)
+
+
+def _live_map(stamp: Stamp, body: bytes) -> LiveMap:
+    if len(body) < _LSN.size or (len(body) - _LSN.size) % _MAPPED.size:
+        raise EntryDamaged(f"a map of segments has {len(body)} bytes")
+    (position,) = _LSN.unpack_from(body)
+    return LiveMap(stamp, position, tuple(MappedSegment(*row) for row in _MAPPED.iter_unpack(body[_LSN.size :])))
 
 
 def _check_empty(body: bytes) -> None:
@@ -327,6 +370,7 @@ _KINDS: Final[Mapping[type[Entry], int]] = MappingProxyType(
         SnapshotChunk: 6,
         LossNotice: 7,
         NodeReport: 8,
+        LiveMap: 9,
     }
 )
 _DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyType(
@@ -339,5 +383,6 @@ _DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyTy
         6: _snapshot,
         7: _notice,
         8: _report,
+        9: _live_map,
     }
 )

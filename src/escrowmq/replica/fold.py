@@ -31,6 +31,7 @@ from escrowmq.replica.entries import (
     FrameChunk,
     Heartbeat,
     LeaderClaim,
+    LiveMap,
     LossNotice,
     NodeReport,
     Resignation,
@@ -158,6 +159,8 @@ class Fold:
         """Whether the log has lost entries of the current leader, as its later ones show."""
         self.notices: dict[str, CopyEnd] = {}
         """The nodes that have found entries of the log lost since the last claim, and where their copies end."""
+        self.map = 0
+        """The position of the newest map of living segments; 0 if there was none."""
         self.reports: dict[tuple[str, str], SeenReport] = {}
         """The last report of each node, by its name and address."""
         self.leaders: list[LeaderAddress] = []
@@ -235,6 +238,9 @@ class Fold:
             case SnapshotChunk():
                 return self._add_piece(entry, position)
             case Heartbeat():
+                return _COUNTS
+            case LiveMap():
+                self.map = position
                 return _COUNTS
             case Resignation():
                 self.resigned = True

@@ -6,9 +6,9 @@ no other entry lies between, so no other claim does. Otherwise, or without an an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from escrowmq.journal.format import read_file_header
@@ -18,7 +18,9 @@ from escrowmq.replica.entries import (
     Entry,
     Heartbeat,
     LeaderClaim,
+    LiveMap,
     LossNotice,
+    MappedSegment,
     NodeReport,
     Resignation,
     SegmentStart,
@@ -35,6 +37,8 @@ from escrowmq.replica.tail import LogTail
 
 ATTEMPTS: Final = 5
 """How often an append is repeated whose answer did not come."""
+MOST_MAPPED: Final = 20_000
+"""The most segments of a map, whose entry every engine takes. With more, an empty node copies the whole log."""
 GROUP: Final = 32
 """The most chunks of a frame or a snapshot that are appended at once."""
 
@@ -241,7 +245,29 @@ class Leader:
         Raises AppendUnknown.
         """
         stamp = Stamp(self._tail.fold.epoch, self._tail.fold.chain, self._tail.position)
-        self._log.append([encode(NodeReport(stamp, self._node, self._url, lsn, time_ms, reason, took_ms))])
+        report = NodeReport(stamp, self._node, self._url, lsn, time_ms, reason, took_ms, self._tail.fold.map)
+        self._log.append([encode(report)])
+
+    def report_place(self, time_ms: int) -> None:
+        """Report as the leader. Raises AppendUnknown."""
+        self.report(self._tail.fold.next_lsn, time_ms)
+
+    def put_map(self, living: Collection[int]) -> None:
+        """Append the map of the segments that the newest snapshot needs. `living` are the LSNs at which segments begin
+        that have living messages. Raises as `append_frame` does.
+
+        There is none if the place of such a segment is not known.
+        """
+        snapshot, places = self._tail.fold.snapshot, self._tail.segments
+        if snapshot is None or len(places) > MOST_MAPPED:
+            return
+        begun = [place for place in places if place.position <= snapshot.position]
+        if not begun:
+            return
+        last = MappedSegment(*begun[-1], self._tail.position)
+        needed = [MappedSegment(*place, after.position) for place, after in pairwise(begun) if place.lsn in living]
+        if len(needed) == sum(lsn < last.lsn for lsn in living):
+            self._append([LiveMap(BLANK, snapshot.position, (*needed, last))])
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """Stamp entries, and append them until all count."""

@@ -14,7 +14,9 @@ from escrowmq.replica.entries import (
     FrameChunk,
     Heartbeat,
     LeaderClaim,
+    LiveMap,
     LossNotice,
+    MappedSegment,
     NodeReport,
     Resignation,
     SegmentStart,
@@ -51,7 +53,15 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Heartbeat, STAMPS),
     st.builds(Resignation, STAMPS),
     st.builds(LossNotice, STAMPS, NAMES, EPOCHS, EPOCHS),
-    st.builds(NodeReport, STAMPS, NAMES, NAMES, EPOCHS, EPOCHS, st.sampled_from(TakeOverReason), EPOCHS),
+    st.builds(NodeReport, STAMPS, NAMES, NAMES, EPOCHS, EPOCHS, st.sampled_from(TakeOverReason), EPOCHS, EPOCHS),
+    st.builds(
+        LiveMap,
+        STAMPS,
+        EPOCHS,
+        st.lists(
+            st.builds(MappedSegment, EPOCHS, EPOCHS, EPOCHS, st.binary(min_size=8, max_size=8), EPOCHS), max_size=3
+        ).map(tuple),
+    ),
 )
 
 

@@ -13,25 +13,27 @@ from functools import partial
 from threading import Event
 from typing import Final
 
-from escrowmq.journal.format import segment_name
+from escrowmq.journal.format import parse_name, segment_name
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.coverage import LackingPart
 from escrowmq.replica.entries import ID_SIZE, TakeOverReason
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
 from escrowmq.replica.leader import Leader
+from escrowmq.replica.live_map import begun_by_map
 from escrowmq.replica.log import ReplicatedLog
 from escrowmq.replica.standing import CopyComparison, Sign, Silence, StandbyStep, Standing, next_step
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from escrowmq.server.replica.places import TakeOver, read_places, read_take_overs, write_places
 from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
+from escrowmq.server.replica.shipper import REPORT_SECONDS
 from escrowmq.text import counted
 
 POLL_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 0.5
 SYNC_SECONDS: Final = 1.0
-REPORT_SECONDS: Final = 5.0
-"""The time between two reports of a standby in the log, which show operators how far it follows."""
+COPYING: Final = "replica.copying"
+"""The file that is there while an empty node copies what lives. Without the rest, its segments are of no use."""
 _TAKE_OVERS: Final = 100
 _UNREAD: Final = "the replicated log cannot be read"
 
@@ -135,14 +137,20 @@ class Follower:
             self._presence.stop()
 
     def _run(self, followed: Callable[[], None]) -> bool:
-        whole = False
+        whole = mapped = False
+        empty = True
         again: Sequence[SegmentPlace] | None = None
         while not self._stop.is_set():
             try:
+                if empty:
+                    empty, mapped = False, self._begin_by_map()
                 if again is not None:
                     self._open(again)
                     again = None
                 self._follow()
+                if mapped:
+                    mapped = False
+                    self._check_map()
                 if not whole:
                     whole = True
                     followed()
@@ -168,6 +176,40 @@ class Follower:
             self._stop.wait(POLL_SECONDS)
         self.copy.sync()
         return False
+
+    def _begin_by_map(self) -> bool:
+        """If this node's files are empty, copy only what lives, and return whether the log had a map of that.
+
+        Raises as `run` does.
+        """
+        names = self._storage.names()
+        if COPYING in names:  # the last start was interrupted
+            for name in names:
+                if parse_name(name) is not None:
+                    self._storage.delete(name)
+        elif any(parse_name(name) is not None for name in names):
+            return False
+        self._storage.create(COPYING)
+        self._storage.sync(COPYING)
+        self._storage.finish(COPYING)
+        copy = DiskCopy(self._storage, LoggedEvents(), chain_contents=self._chain_contents)
+        try:
+            tail = begun_by_map(self._log, copy)
+        except EntriesLost as error:  # the leader may just have trimmed it
+            raise EntriesTrimmed(self._log.begin(), error.position) from error
+        if tail is None:
+            self._storage.delete(COPYING)
+            return False
+        self.copy, self.tail = copy, tail
+        self.leader = Leader(self._log, self.tail, self.view.node, self.url, partial(secrets.token_bytes, ID_SIZE))
+        return True
+
+    def _check_map(self) -> None:
+        """Raise EntriesTrimmed if the map of what lives does not count, so that the whole log has to be read."""
+        if not self.tail.fold.map:
+            raise EntriesTrimmed(self._log.begin(), 0)
+        self._sync()
+        self._storage.delete(COPYING)
 
     def _fault(self, text: str, what: str = "") -> None:
         """Note why this node cannot follow, and what fails; nothing if it can."""

@@ -18,6 +18,8 @@ from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.standing import LeaderLease
 
+REPORT_SECONDS: Final = 5.0
+"""The time between two reports of a node in the log, which show operators how far it follows."""
 _PAUSE_SECONDS: Final = 0.1
 _LEAVING_SECONDS: Final = 0.04
 """The time between signs of life while the process stops and refuses connections. See `presence`."""
@@ -58,6 +60,7 @@ class Shipper:
         self._done: SimpleQueue[None] = SimpleQueue()
         self._outstanding = 0
         self._stopping = Event()
+        self._report_at = time.monotonic() + REPORT_SECONDS
         self._thread = Thread(target=self._run, name="replicated-log", daemon=True)
         self._thread.start()
 
@@ -125,12 +128,21 @@ class Shipper:
                 work = self._work.get(timeout=self._heartbeat_seconds)
             except Empty:
                 self._do(self._leader.prove)
+                self._report()
                 continue
             if work is None:
                 return
             task, finish = work
             self._do(task)
             finish()
+            self._report()
+
+    def _report(self) -> None:
+        """Say now and then where the newest map of living segments is, for nodes that begin to follow."""
+        now = time.monotonic()
+        if now >= self._report_at and not self._stopping.is_set():
+            self._report_at = now + REPORT_SECONDS
+            self._do(partial(self._leader.report_place, round(time.time() * 1000)))
 
     def _do(self, work: Callable[[], object]) -> None:
         """Do something until it is done."""

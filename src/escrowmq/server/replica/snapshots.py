@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from escrowmq.journal.format import snapshot_name
+from escrowmq.journal.format import TYPE_SEGMENT, parse_name, snapshot_name
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.entries import CHUNK_SIZE
 from escrowmq.server.replica.follower import Follower
@@ -52,6 +52,9 @@ class SnapshotShipping:
                     at += len(piece)
             if not self._stopping:
                 self._shipper.call(partial(leader.trim, oldest_lsn))
+                files = (parse_name(each) for each in self._storage.names())
+                living = {at for kind, at in filter(None, files) if kind == TYPE_SEGMENT}
+                self._shipper.call(partial(leader.put_map, living))
                 self._shipper.call(self._follower.write_places)
         except FileNotFoundError:
             pass  # a newer one has replaced it, and follows

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from escrowmq.replica.engines.watch import EngineView
-from escrowmq.server.replica.follower import REPORT_SECONDS, Follower
+from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.shipper import REPORT_SECONDS
 
 REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {

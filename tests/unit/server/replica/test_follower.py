@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,17 @@ import pytest
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader, segment_name
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.watch import EngineView
-from escrowmq.replica.entries import FrameChunk, LeaderClaim
+from escrowmq.replica.entries import FrameChunk, LeaderClaim, Stamp, decode, encode
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
-from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.follower import COPYING, Follower
 from escrowmq.server.replica.presence import GRACE_SECONDS
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
 from tests.unit.journal.journals import fill, memory
 from tests.unit.replica.logs import Copy, Log
 from tests.unit.replica.test_copy import Node, contents, opened
+from tests.unit.replica.test_live_map import pinned
 
 _storages: list[FileStorage] = []
 
@@ -298,3 +300,45 @@ def test_take_overs_are_known_after_a_start(tmp_path: Path) -> None:
     again = following(log, tmp_path, lease=3600)
     again._follow()
     assert again.take_overs() == follower.take_overs() != []
+
+
+class TestAnEmptyNode:
+    """It copies what lives alone, if the log has a map of that."""
+
+    def followed(self, log: Log, folder: Path) -> dict[str, bytes]:
+        """Let a node follow once, and return its files."""
+        follower = following(log, folder, lease=3600)
+        done = threading.Event()
+        thread = threading.Thread(target=follower.run, args=(done.set,), daemon=True)
+        thread.start()
+        assert done.wait(30)
+        follower.stop()
+        thread.join(30)
+        return {path.name: path.read_bytes().rstrip(b"\0") for path in folder.iterdir()}
+
+    def test_it_has_the_segments_of_the_leader(self, tmp_path: Path) -> None:
+        log, leader, _ = pinned()
+        found = self.followed(log, tmp_path)
+        for name, data in contents(leader.disk).items():
+            assert found[name] == data
+        assert COPYING not in found
+
+    def test_a_copy_that_was_interrupted_begins_anew(self, tmp_path: Path) -> None:
+        log, leader, _ = pinned()
+        (tmp_path / COPYING).touch()
+        name = next(name for name in leader.disk.names() if name.endswith(".log"))
+        (tmp_path / name).write_bytes(leader.disk.read(name, 0, 64) + b"torn")
+        found = self.followed(log, tmp_path)
+        assert found[name] == contents(leader.disk)[name]
+        assert COPYING not in found
+
+    def test_a_map_that_does_not_count_makes_it_read_the_whole_log(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        log, leader, _ = pinned()
+        at = leader.tail.fold.map - log.first
+        log.stored[at] = encode(replace(decode(log.stored[at]), stamp=Stamp(0, bytes(8), 1)))
+        found = self.followed(log, tmp_path)
+        assert "this node reads the log again" in caplog.text
+        for name, data in contents(leader.disk).items():
+            assert found[name] == data
