@@ -23,6 +23,7 @@ from escrowmq.wire.amqp010.codec.spec import (
 from escrowmq.wire.amqp010.faults import ConnectionFault
 from escrowmq.wire.amqp010.handshake import ConnectionState
 from escrowmq.wire.amqp010.reading import Reader
+from escrowmq.wire.ending import ConnectionEnding
 from escrowmq.wire.flow import OutputFlow, PublishGate
 from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
@@ -71,8 +72,7 @@ class Connection:
         self.gate = PublishGate(host, self)
         self._reader = Reader(self)
         self._answering: dict[Session, None] = {}
-        self._leaving = 0  # sessions that give back what they hold, and the connection itself when it ends
-        self._ended = self._lost = False
+        self._ending = ConnectionEnding(host.broker.engine, self._drop_parts)
 
     # -- called by the server
 
@@ -147,11 +147,7 @@ class Connection:
     def lost(self) -> None:
         """Release everything after the connection was lost. Much of it follows in later turns."""
         self.state = ConnectionState.CLOSED
-        self._lost = True
-        self._leaving += 1
-        self.release(keeps=True)
-        self.flow.end()
-        self._left()
+        self._ending.lost(lambda: self.release(keeps=True), self.flow)
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -322,7 +318,7 @@ class Connection:
         later turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
         answer at the end. If the broker `keeps` sessions, those with a timeout go on without a connection.
         """
-        if self._ended:
+        if self._ending.begun:
             return
         self._reader.flush()
         sessions = [session for session in self.sessions.values() if not session.ending]
@@ -332,12 +328,9 @@ class Connection:
         for session in sessions:
             session.answer_now()
             session.leave()
-        self._ended = True
         self.sessions.clear()
         self._answering.clear()
-        self.flow.end_deliveries()
-        self.broker.engine.requests.admit()
-        self.leave(self._releasing(sessions, closed=closed))
+        self._ending.begin(self.flow, self._releasing(sessions, closed=closed))
 
     def part_with(self, session: Session) -> bool:
         """Let a session go on without a connection, if it may be kept. Return whether it is."""
@@ -352,21 +345,12 @@ class Connection:
         return True
 
     def leave(self, work: Iterator[None]) -> None:
-        """Do the work of a session or of the connection, which ends. Much of it follows in later turns."""
-        self._leaving += 1
-        self.broker.engine.left_over.begin(self._work_left(work))
+        """Do the work of a session, which ends. Much of it follows in later turns."""
+        self._ending.leave(work)
 
-    def _work_left(self, work: Iterator[None]) -> Iterator[None]:
-        yield from work
-        self._left()
-
-    def _left(self) -> None:
-        """Note that a part has ended. A lost connection drops those parts that refer to it after the last one, so that
-        its memory is free at once, and needs no garbage collector.
-        """
-        self._leaving -= 1
-        if self._lost and not self._leaving:
-            del self._reader, self.gate, self.login
+    def _drop_parts(self) -> None:
+        """Drop those parts that refer to the connection, which is lost."""
+        del self._reader, self.gate, self.login
 
     def _releasing(self, sessions: list[Session], *, closed: bool) -> Iterator[None]:
         for session in sessions:

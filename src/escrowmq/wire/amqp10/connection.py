@@ -17,6 +17,7 @@ from escrowmq.wire.amqp10.errors import CONNECTION_FORCED, AmqpFault, Scope
 from escrowmq.wire.amqp10.handshake import ConnectionState
 from escrowmq.wire.amqp10.reading import Reader
 from escrowmq.wire.amqp10.transactions import LocalTransactions
+from escrowmq.wire.ending import ConnectionEnding
 from escrowmq.wire.flow import OutputFlow, PublishGate
 from escrowmq.wire.login import Login
 from escrowmq.wire.outbox import CONNECTION, Outbox, Piece
@@ -68,8 +69,7 @@ class Connection:
         self._reader = Reader(self)
         self._answering: dict[Session, None] = {}
         self._loans: dict[TerminusKey, Loan] = {}  # of sessions that have ended
-        self._leaving = 0  # sessions that give back their links, and the connection itself when it ends
-        self._ended = self._lost = False
+        self._ending = ConnectionEnding(host.broker.engine, self._drop_parts)
 
     # -- called by the server
 
@@ -149,11 +149,7 @@ class Connection:
     def lost(self) -> None:
         """Release everything after the connection was lost. Much of it follows in later turns."""
         self.state = ConnectionState.CLOSED
-        self._lost = True
-        self._leaving += 1
-        self.release()
-        self.flow.end()
-        self._left()
+        self._ending.lost(self.release, self.flow)
 
     def describe(self) -> dict[str, object]:
         """Return the connection's entry in lists of connections. It contains nothing secret."""
@@ -232,7 +228,7 @@ class Connection:
 
     def keep_loan(self, loan: Loan) -> None:
         """Keep a loan of a session that has ended, since its terminus may expire with the connection."""
-        if self._ended:
+        if self._ending.begun:
             loan.connection_lost()
         elif loan.latest:
             self._loans[loan.terminus.key] = loan
@@ -315,36 +311,24 @@ class Connection:
         later turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
         answer at the end.
         """
-        if self._ended:
+        if self._ending.begun:
             return
         self._reader.end()
         sessions = [session for session in self.sessions.values() if not session.ending]
         for session in sessions:
             session.send_answers()
             session.leave()
-        self._ended = True
         self.sessions.clear()
         self._answering.clear()
-        self.flow.end_deliveries()
-        self.broker.engine.requests.admit()
-        self.leave(self._releasing(sessions, closed=closed))
+        self._ending.begin(self.flow, self._releasing(sessions, closed=closed))
 
     def leave(self, work: Iterator[None]) -> None:
-        """Do the work of a session or of the connection, which ends. Much of it follows in later turns."""
-        self._leaving += 1
-        self.broker.engine.left_over.begin(self._work_left(work))
+        """Do the work of a session, which ends. Much of it follows in later turns."""
+        self._ending.leave(work)
 
-    def _work_left(self, work: Iterator[None]) -> Iterator[None]:
-        yield from work
-        self._left()
-
-    def _left(self) -> None:
-        """Note that a part has ended. A lost connection drops those parts that refer to it after the last one, so that
-        its memory is free at once, and needs no garbage collector.
-        """
-        self._leaving -= 1
-        if self._lost and not self._leaving:
-            del self._reader, self.flow, self.gate, self.login, self.transactions
+    def _drop_parts(self) -> None:
+        """Drop those parts that refer to the connection, which is lost."""
+        del self._reader, self.flow, self.gate, self.login, self.transactions
 
     def _releasing(self, sessions: list[Session], *, closed: bool) -> Iterator[None]:
         directory, requests = self.broker.directory, self.broker.engine.requests
