@@ -50,7 +50,6 @@ DIFFERENT: Final[dict[str, str]] = {
     _BROKER + "message.MessageTests.test_consume_queue_not_specified": _ILLEGAL,
     _BROKER + "message.MessageTests.test_credit_flow_bytes": _BYTES,
     _BROKER + "message.MessageTests.test_window_flow_bytes": _BYTES,
-    _BROKER + "queue.QueueTests.test_declare_exclusive": "exclusive queues belong to the connection",
     _BROKER + "queue.QueueTests.test_purge_empty_name": _ILLEGAL,
     _API + "endpoints.AddressTests.testLinkBindings": _MODE,
     _API + "endpoints.AddressTests.testLinkName": _MODE,
@@ -70,14 +69,6 @@ DIFFERENT: Final[dict[str, str]] = {
     _API + "message.MessageEchoTests.testProperties": _EMPTY,
     _API + "message.MessageEchoTests.testTextPlainEmpty": _EMPTY,
 }
-
-ALONE: Final = tuple(
-    f"{_BROKER}dtx.DtxTests.test_{name}"
-    for name in ("invalid_commit_one_phase_true", "invalid_prepare_not_ended", "invalid_rollback_not_ended", "recover")
-)
-"""Tests that run on a broker of their own. They leave a connection open, with an exclusive queue whose name the others
-use as well. Qpid's C++ broker deletes it with the session; here it ends with the connection.
-"""
 
 pytestmark = [
     pytest.mark.interop,
@@ -106,8 +97,8 @@ def run(broker: BrokerProcess, folder: Path, module: str, *patterns: str, left_o
 
 
 def listed(prefix: str) -> tuple[str, ...]:
-    """Return the tests below `prefix` that do not apply, or run alone."""
-    return tuple(name for name in (*DIFFERENT, *ALONE) if name.startswith(prefix))
+    """Return the tests below `prefix` that do not apply."""
+    return tuple(name for name in DIFFERENT if name.startswith(prefix))
 
 
 def check(own_broker: Callable[[str], BrokerProcess], folder: Path, module: str, prefix: str) -> None:
@@ -121,14 +112,6 @@ def check(own_broker: Callable[[str], BrokerProcess], folder: Path, module: str,
 )
 def test_qpids_tests_of_brokers_succeed(own_broker: Callable[[str], BrokerProcess], tmp_path: Path, group: str) -> None:
     check(own_broker, tmp_path, "qpid_tests.broker_0_10", f"qpid_tests.broker_0_10.{group}.")
-
-
-@pytest.mark.rule("DTX-10", "DTX-13")
-@pytest.mark.parametrize("name", ALONE)
-def test_a_test_that_needs_a_broker_of_its_own_succeeds(
-    own_broker: Callable[[str], BrokerProcess], tmp_path: Path, name: str
-) -> None:
-    assert run(own_broker(""), tmp_path, "qpid_tests.broker_0_10", name) == set()
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 from escrowmq.core.engine import Engine
@@ -15,7 +16,7 @@ class Ending:
     """A connection that notes how it ends."""
 
     def __init__(self) -> None:
-        self.engine: Engine = SimServer(MemoryStorage()).broker.engine
+        self.engine: Engine = SimServer(MemoryStorage(random.Random(1))).broker.engine
         self.done: list[str] = []
         self.ending = ConnectionEnding(self.engine, lambda: self.done.append("dropped"))
         self.flow = Site().flow

@@ -43,7 +43,7 @@ _DELIVERED: Final = Kind.DELIVERED  # found sooner than a member of an enumerati
 
 
 class Session:
-    """A client's connection, as the owner of exclusive queues."""
+    """A client's connection, or its session in AMQP 0-10, as the owner of exclusive queues."""
 
     __slots__ = ("exclusive", "label")
 
@@ -235,7 +235,7 @@ class Queue:
         return len(self.order)
 
     def check_access(self, session: Session | None) -> None:
-        """Raises RESOURCE_LOCKED if another connection owns the queue (EXC-2)."""
+        """Raises RESOURCE_LOCKED if another owner has the queue (EXC-2)."""
         if self.owner is not None and self.owner is not session:
             raise BrokerError(
                 Condition.RESOURCE_LOCKED,

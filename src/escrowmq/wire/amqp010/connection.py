@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from escrowmq.core.access.door import Door
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.queue import Session as Owner
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.wire.amqp010.away import finishing
 from escrowmq.wire.amqp010.codec.frames import LEAST_FRAME_MAX, PROTOCOL_HEADER, control_frame
@@ -55,7 +54,7 @@ class Connection:
         self.limits: EndpointLimits = host.limits
         self.login = Login(host, self, peer)
         self.state = ConnectionState.HEADER
-        self.owner: Owner = Owner(self.label)  # of exclusive queues
+        self.identity: object = object()  # stands for the connection, without keeping its memory
         self.vhost: VirtualHost[Queue]
         self.traffic: Traffic
         self.door: Door  # checks every operation; set when the virtual host is known
@@ -182,7 +181,6 @@ class Connection:
         process = properties.get("qpid.client_process")
         if isinstance(process, str) and process:
             self.label = f"{self.peer} ({process[:100]})"
-            self.owner.label = self.label
 
     def tuned(self, frame_max: int, channel_max: int, heartbeat: int) -> None:
         """Apply the limits that client and broker have agreed on."""
@@ -314,8 +312,8 @@ class Connection:
         self.host.stir(self)
 
     def release(self, *, closed: bool = False, keeps: bool = False) -> None:
-        """Return everything that the sessions hold, and delete the connection's exclusive queues. Much of it follows in
-        later turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
+        """Return everything that the sessions hold, and delete their exclusive queues. Much of it follows in later
+        turns, in which nothing is sent for the sessions. If the client has `closed` the connection, it gets its
         answer at the end. If the broker `keeps` sessions, those with a timeout go on without a connection.
         """
         if self._ending.begun:
@@ -355,7 +353,6 @@ class Connection:
     def _releasing(self, sessions: list[Session], *, closed: bool) -> Iterator[None]:
         for session in sessions:
             yield from session.releasing()
-        yield from self.broker.directory.ending(self.owner)
         if closed and self.state is not ConnectionState.CLOSED:
             self.send(ConnectionCloseOk())
             self.end()

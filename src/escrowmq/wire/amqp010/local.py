@@ -1,16 +1,16 @@
 """Queues that do not take messages of their own connection: the argument `no-local` of a queue.
 
-A queue belongs to the connection that has it for itself: the one to which it is exclusive, or that has the lock of
-`exclusive.py`, or whose subscription is exclusive. A message of this connection does not get into the queue. Otherwise
-it is as if it did: a publisher that wants answers has it accepted. A queue that no connection
-has for itself takes everything.
+A queue belongs to the connection that has it for itself: it is exclusive to one of its sessions, or one of them has the
+lock of `exclusive.py`, or an exclusive subscription. A message of this connection does not get into the queue.
+Otherwise it is as if it did: a publisher that wants answers has it accepted. A queue that no connection has for itself
+takes everything.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from escrowmq.wire.amqp010.exclusive import QueueLocks
+from escrowmq.wire.amqp010.exclusive import QueueLocks, SessionOwner
 
 if TYPE_CHECKING:
     from escrowmq.core.queues.queue import Queue
@@ -30,8 +30,10 @@ def for_others(session: SessionPort, queues: tuple[Queue, ...]) -> tuple[Queue, 
 def _is_own(session: SessionPort, queue: Queue, locks: QueueLocks) -> bool:
     if queue.arguments.get(NO_LOCAL) in _OFF:
         return False
+    connection = session.owner.connection
+    for owner in (queue.owner, locks.owner_of(queue)):
+        if isinstance(owner, SessionOwner) and owner.connection is connection:
+            return True
     sole = queue.consumers.exclusive
-    if queue.owner is session.owner or locks.owner_of(queue) is session.owner:
-        return True
     receiver = None if sole is None else sole.receiver
-    return receiver is not None and getattr(receiver, "owner", ("", None))[1] is session.owner
+    return receiver is not None and getattr(receiver, "owner", ("", None))[1] is connection

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from escrowmq.core.counters import Traffic
     from escrowmq.core.ports import ReceiverOrigin
     from escrowmq.core.queues.queue import Queue
-    from escrowmq.core.queues.queue import Session as Owner
     from escrowmq.core.topology.vhost import VirtualHost
     from escrowmq.wire.amqp010.codec.spec import ErrorCode
     from escrowmq.wire.amqp010.codec.structs import Command, Struct
+    from escrowmq.wire.amqp010.exclusive import SessionOwner
     from escrowmq.wire.amqp010.runs import TransferRuns
     from escrowmq.wire.amqp010.states import SessionPhase
     from escrowmq.wire.endpoint import EndpointLimits, Host
@@ -151,8 +151,8 @@ class SessionPort(Protocol):
     vhost: VirtualHost[Queue]
     door: Door
     """Checks every operation of the user in the virtual host."""
-    owner: Owner
-    """The owner of exclusive queues, which is the connection. They are deleted when it ends."""
+    owner: SessionOwner
+    """The session as the owner of exclusive queues, which are deleted when it ends."""
     traffic: Traffic
     flow: OutputFlow
     """The bounds of the connection's unsent output."""

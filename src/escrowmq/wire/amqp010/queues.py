@@ -52,9 +52,7 @@ class Locked:
         return True
 
     def attached(self) -> None:
-        """Let the locks belong to the new connection."""
-        for queue in self._queues:
-            self._session.host.common(QueueLocks).move(queue, self._session.owner)
+        """Do nothing: the locks belong to the session."""
 
     def sent_again(self, first: int, most: int) -> list[tuple[int, list[Piece]]]:
         """Return nothing: no command is sent to the client."""
@@ -110,7 +108,7 @@ def queue_of(session: SessionPort, name: str | None, operation: Operation, **oth
     """Return the queue that a command names, for `operation`. `others` are the other objects that it concerns.
 
     The permission is checked first, so that a user without it cannot find out which queues exist. Raises
-    INVALID_ARGUMENT, ACCESS_REFUSED, NOT_FOUND, and RESOURCE_LOCKED for a queue that is exclusive to another connection
+    INVALID_ARGUMENT, ACCESS_REFUSED, NOT_FOUND, and RESOURCE_LOCKED for a queue that is exclusive to another session
     (EXC-2).
     """
     session.door.check(operation, queue=named(name, "queue"), **others)
@@ -120,7 +118,7 @@ def queue_of(session: SessionPort, name: str | None, operation: Operation, **oth
 
 
 def check_free(session: SessionPort, queue: Queue) -> None:
-    """Raises RESOURCE_LOCKED for a queue that is exclusive to another connection (EXC-2)."""
+    """Raises RESOURCE_LOCKED for a queue that is exclusive to another session (EXC-2)."""
     queue.check_access(session.owner)
     session.host.common(QueueLocks).check(queue, session.owner)
 
@@ -151,12 +149,16 @@ def queue_declare(session: SessionPort, command: QueueDeclare, _: Content | None
 
 
 def _check_passive(session: SessionPort, queue: Queue, *, exclusive: bool) -> None:
-    """Raises RESOURCE_LOCKED for a queue that is exclusive to another connection, or not `exclusive` although it should
-    be.
+    """Raises RESOURCE_LOCKED if the session declares a queue as its own, and it is not.
+
+    Without `exclusive` the client only asks whether the queue exists, as by queue.query. A server asks so for the queue
+    to which it is to reply.
     """
+    if not exclusive:
+        return
     check_free(session, queue)
-    if exclusive and not queue.exclusive and session.host.common(QueueLocks).owner_of(queue) is None:
-        text = f"queue '{queue.name}' in vhost '{queue.vhost}' is not exclusive to this connection"
+    if not queue.exclusive and session.host.common(QueueLocks).owner_of(queue) is None:
+        text = f"queue '{queue.name}' in vhost '{queue.vhost}' is not exclusive to this session"
         raise BrokerError(Condition.RESOURCE_LOCKED, text)
 
 

@@ -38,6 +38,7 @@ from escrowmq.wire.amqp010.codec.spec import (
 )
 from escrowmq.wire.amqp010.controls import apply_control
 from escrowmq.wire.amqp010.exceptions import ERROR_CODES, exception
+from escrowmq.wire.amqp010.exclusive import SessionOwner
 from escrowmq.wire.amqp010.execution import Execution
 from escrowmq.wire.amqp010.faults import SessionFault
 from escrowmq.wire.amqp010.names import SessionNames
@@ -75,6 +76,7 @@ class Session:
         self.user = connection.user
         self.flow = connection.flow
         self.state = SessionPhase.ATTACHED
+        self.owner = SessionOwner()
         self._place(connection, channel)
         self.timeout = 0
         """How many seconds the session is kept when it is detached."""
@@ -103,7 +105,8 @@ class Session:
         self.lane = channel + 1
         self.frame_max = connection.frame_max
         self.door = connection.door
-        self.owner = connection.owner
+        self.owner.connection = connection.identity
+        self.owner.label = self.label
 
     @property
     def label(self) -> str:
@@ -459,6 +462,7 @@ class Session:
             yield from part.leaving()
         for part in self._parts.values():
             yield from part.returning()
+        yield from self.broker.directory.ending(self.owner)
         self._parts.clear()
         self._holding.close()
         channels = self.broker.engine.channels

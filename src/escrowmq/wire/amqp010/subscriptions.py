@@ -244,7 +244,7 @@ class Subscriptions:
     @property
     def owner(self) -> tuple[str, object]:
         """The user and the connection (`server.relief.MemoryOwner`)."""
-        return self.session.user, self.session.owner
+        return self.session.user, self.session.owner.connection
 
     @property
     def next_tag(self) -> int:

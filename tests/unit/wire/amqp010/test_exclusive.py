@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
-from escrowmq.core.queues.queue import Queue
-from escrowmq.core.queues.queue import Session as Owner
+from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.directory import Declaration
-from escrowmq.wire.amqp010.exclusive import QueueLocks
+from escrowmq.wire.amqp010.exclusive import QueueLocks, SessionOwner
 from tests.unit.wire.amqp010.clients import server
 
-ONE, OTHER = Owner("one"), Owner("other")
+ONE, OTHER = SessionOwner(), SessionOwner()
 
 
 def queue() -> Queue:
     directory = server().broker.directory
-    return directory.declare_queue(directory.vhost("/"), "q", Declaration(), ONE)
+    return directory.declare_queue(directory.vhost("/"), "q", Declaration(), Session("one"))
 
 
 @pytest.mark.rule("EXC-2")

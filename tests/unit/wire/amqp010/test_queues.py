@@ -17,10 +17,12 @@ from escrowmq.wire.amqp010.codec.spec import (
     QueueQuery,
     QueueQueryResult,
     SessionDetach,
+    SessionDetached,
 )
 from escrowmq.wire.amqp010.codec.structs import Command
 from tests.unit.wire.amqp010.clients import Client, SharingServer, server
 from tests.unit.wire.amqp010.messaging import octets
+from tests.unit.wire.amqp010.sessions import keeping, lose, resume
 from tests.unit.wire.amqp091.clients import bodies
 
 
@@ -145,7 +147,7 @@ def test_an_exclusive_queue_that_is_auto_delete_ends_with_its_connection() -> No
     mine, other = Client(made), Client(made, attaches=False)
     other.attach(1, b"other")
     mine.do(QueueDeclare("q", exclusive=True, auto_delete=True))
-    other.refused(QueueDeclare("q", passive=True), 405)
+    other.refused(QueueDeclare("q", passive=True, exclusive=True), 405)
     other.attach(1, b"other")
     made.lose(mine.port)
     made.end_turn()
@@ -174,6 +176,42 @@ def test_another_exclusive_queue_is_locked_until_its_session_ends(command: Comma
     mine.control(SessionDetach(b"session 1"))
     other.attach(1, b"other")
     other.do(command)
+
+
+@pytest.mark.parametrize("auto_delete", [False, True])
+def test_every_session_may_ask_whether_an_exclusive_queue_exists(auto_delete: bool) -> None:
+    client = Client()
+    client.attach(2, b"other")
+    client.do(QueueDeclare("q", exclusive=True, auto_delete=auto_delete))
+    client.do(QueueDeclare("q", passive=True), channel=2)
+    client.refused(QueueDeclare("q", passive=True, exclusive=True), 405, channel=2)
+
+
+@pytest.mark.rule("EXC-1", "EXC-2")
+@pytest.mark.parametrize("auto_delete", [False, True])
+def test_an_exclusive_queue_belongs_to_one_session_of_its_connection(auto_delete: bool) -> None:
+    client = Client()
+    client.attach(2, b"other")
+    client.do(QueueDeclare("q", exclusive=True, auto_delete=auto_delete))
+    client.refused(QueueDeclare("q", exclusive=True, auto_delete=auto_delete), 405, channel=2)
+    client.attach(2, b"other")
+    client.control(SessionDetach(b"session 1"))
+    client.expect(SessionDetached)
+    assert (client.do(QueueQuery("q"), channel=2) == QueueQueryResult()) == auto_delete
+    client.do(QueueDeclare("q", exclusive=True, auto_delete=auto_delete), channel=2)
+
+
+@pytest.mark.rule("EXC-2")
+@pytest.mark.parametrize("auto_delete", [False, True])
+def test_an_exclusive_queue_stays_with_a_session_that_is_kept(auto_delete: bool) -> None:
+    made = server()
+    mine, other = keeping(made), Client(made, attaches=False)
+    other.attach(1, b"other")
+    mine.do(QueueDeclare("q", exclusive=True, auto_delete=auto_delete))
+    lose(mine)
+    other.refused(QueueDelete("q"), 405)
+    again = resume(made, sent=1)
+    again.do(QueueDelete("q"))
 
 
 @pytest.mark.rule("EXC-2")
