@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 
-from escrowmq.wire.amqp010.execution import Execution
-from escrowmq.wire.amqp010.ports import Reply
 from tests.simulation.__main__ import report
+from tests.simulation.amqp010.planted_sessions import PLANTED
 from tests.simulation.amqp010.world import SessionWorld
 from tests.simulation.history import Failure, history, shrink
+from tests.simulation.planting import is_found
+
+HISTORIES = 100
 
 NEVER_MISSING = {
+    *("accepted", "commands repeated", "sessions kept", "sessions resumed", "sessions taken over"),
     "ack",
     "commits",
     "commits over several queues",
@@ -50,12 +53,7 @@ def test_a_history_is_the_same_each_time() -> None:
     assert history(3, 60, SessionWorld) == history(3, 60, SessionWorld)
 
 
-def test_completions_that_do_not_wait_for_the_log_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_run, complete = Execution.answer_run, Execution.complete
-    monkeypatch.setattr(Execution, "answer_run", lambda self, first, last, _: answer_run(self, first, last, 0))
-    monkeypatch.setattr(
-        Execution,
-        "complete",
-        lambda self, number, reply: complete(self, number, reply._replace(after=0) if reply is not None else Reply()),
-    )
-    assert any(isinstance(history(seed, 200, SessionWorld), Failure) for seed in range(40))
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bugs_are_found(bug: str) -> None:
+    assert is_found(PLANTED[bug], HISTORIES, make_world=SessionWorld), f"not found in {HISTORIES} histories"

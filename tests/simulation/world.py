@@ -234,6 +234,7 @@ class World:
         if unavailable:
             self.ledger.count("queues unavailable", len(unavailable))
             self._machine.pass_time(RETRY_MS * 10 // 9 + 2)  # the broker's time may be slower by a tenth
+            self._machine.record_time()
             self._end_turn()
             if unavailable:
                 raise Violation(f"queues stay unavailable: {unavailable}")

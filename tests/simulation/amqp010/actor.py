@@ -1,4 +1,8 @@
-"""A simulated client of AMQP 0-10. It knows the messages that it has received, and executes steps if it can."""
+"""A simulated client of AMQP 0-10. It knows the messages that it has received, and executes steps if it can.
+
+Its session without transactions has a timeout. The client remembers it when the connection is lost, attaches it again,
+and repeats the commands that are not known to be complete.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,11 @@ from tests.simulation.topology import ARGUMENTS, BOUND, DELETED, EXCHANGE, NOWHE
 MODES: Final = ("", "tx")
 TX: Final = 2
 """The channel of the session that is transactional."""
+KEPT: Final = 1
+"""The channel of the session that outlives its connection."""
+TIMEOUT: Final = 10**9
+"""Seconds for which a session is kept. The machine's clock is set forward by days meanwhile."""
+_REPEATED: Final = 3  # commands that are sent again although they are known to be complete
 NAMES: Final = tuple(name for name in ARGUMENTS if name != "small")
 """The queues to which clients publish. A queue that refuses a message ends the session, and is left to other worlds."""
 _CREDIT: Final = (1, 2, 5, 20, 0xFFFFFFFF)
@@ -30,6 +39,12 @@ class _Session:
     sent: int = 0
     asked: set[int] = field(default_factory=set)
     """Commands after which this session sends nothing until they are complete."""
+    log: dict[int, bytes] = field(default_factory=dict)
+    """The frames of commands, from the first one on that is not known to be complete, and of a few before."""
+    completed: set[int] = field(default_factory=set)
+    again: bool = False
+    """Whether the client has attached it again, and does not know yet whether the broker has kept it."""
+    leaving: bool = False
     received: int = 0
     unsettled: list[int] = field(default_factory=list)
     in_transaction: list[int] = field(default_factory=list)
@@ -51,6 +66,11 @@ class Actor:
         self._serials = self._tags = self._lives = 0
         self._closing = False
         self.left = False
+        self._keeps = bool(favourites)
+        self.kept: _Session | None = None
+        """The session of a connection that is lost. The broker may have kept it."""
+        self.force = False
+        """Whether the session is taken from a connection that the broker does not know to be lost."""
 
     # -- connections
 
@@ -66,12 +86,20 @@ class Actor:
         self.up += wire.operation(0, "connection.start-ok", **start_ok)
         self.up += wire.operation(0, "connection.tune-ok", channel_max=100, frame_max=4096)
         self.up += wire.operation(0, "connection.open", vhost="/")
-        for number in range(1, len(MODES) + 1):
-            self._open(number)
+        kept, self.kept = self.kept, None
+        if kept is None:
+            self._open(KEPT)
+        else:
+            self.sessions[KEPT] = kept
+            self._attach_again(kept)
+        self.force = False
+        self._open(TX)
 
     def lost(self) -> None:
         """Note that the connection is lost."""
         self.port = None
+        if self._keeps:
+            self.kept = self.sessions.get(KEPT, self.kept)
         self.up.clear()
         self.down.clear()
         self.sessions.clear()
@@ -81,9 +109,43 @@ class Actor:
         name = b"%d.%d.%d" % (self.number, self._lives, self._tags)
         self.sessions[number] = session = _Session(number, name)
         self.up += wire.operation(number, "session.attach", name=name)
-        self.up += wire.operation(number, "session.command-point", id=0, offset=0)
+        self._begin(session)
         if MODES[number - 1] == "tx":
             self._ask(session, "tx.select")
+
+    def _begin(self, session: _Session) -> None:
+        """Begin to send the commands of a new session."""
+        self.up += wire.operation(session.number, "session.command-point", id=0, offset=0)
+        if session.number == KEPT and self._keeps:
+            self.up += wire.operation(session.number, "session.request-timeout", timeout=TIMEOUT)
+
+    # -- sessions that are attached again
+
+    def _attach_again(self, session: _Session) -> None:
+        session.again, session.is_open, session.leaving = True, False, False
+        session.asked.discard(-1)
+        self.up += wire.operation(session.number, "session.attach", name=session.name, force=self.force)
+
+    def _resume(self, session: _Session) -> None:
+        """Go on with a session that the broker has kept: repeat commands, and ask for those that have not arrived."""
+        session.again, session.is_open = False, True
+        self.up += wire.operation(session.number, "session.expected", commands=[(session.received, session.received)])
+        first = min(session.log, default=session.sent)
+        self.up += wire.operation(session.number, "session.command-point", id=first, offset=0)
+        for number in range(first, session.sent):
+            self.up += session.log[number]
+
+    def _renew(self, session: _Session) -> None:
+        """Begin anew with a session that the broker has not kept."""
+        self.sessions[session.number] = fresh = _Session(session.number, session.name, is_open=True)
+        self._begin(fresh)
+
+    def _note_completed(self, session: _Session, first: int, last: int) -> None:
+        numbers = set(range(first, last + 1))
+        session.asked -= numbers
+        session.completed |= numbers
+        while session.log and len(session.log) > _REPEATED and min(session.log) + _REPEATED in session.completed:
+            del session.log[min(session.log)]
 
     def set_up(self) -> None:
         """Declare the exchange and the queues."""
@@ -95,9 +157,16 @@ class Actor:
             self._say(session, "exchange.bind", queue=name, exchange=EXCHANGE, key="")
 
     def _say(self, session: _Session, name: str, **values: Any) -> int:
-        self.up += wire.operation(session.number, name, **values)
+        return self._put(session, wire.operation(session.number, name, **values))
+
+    def _put(self, session: _Session, frames: bytes) -> int:
+        """Send a command, and return its number."""
+        number = session.sent
         session.sent += 1
-        return session.sent - 1
+        if session.number == KEPT:
+            session.log[number] = frames
+        self.up += frames
+        return number
 
     def _ask(self, session: _Session, name: str, **values: Any) -> None:
         """Send a command, after which this session sends nothing until it is complete."""
@@ -121,15 +190,23 @@ class Actor:
             if each.name == "message.transfer" and each.values.get("accept_mode", 0) == 0:
                 session.unsettled.append(number)
         elif each.name == "session.attached":
-            session.is_open = True
+            session.is_open = not session.again
+        elif each.name == "session.flush" and session.again:
+            self._resume(session)
+        elif each.name == "session.command-point" and session.again:
+            self._renew(session)
+        elif each.name == "session.gap":
+            session.received = each.values["commands"][-1][1] + 1
         elif each.name == "session.completed":
             for first, last in each.values.get("commands", ()):
-                session.asked -= set(range(first, last + 1))
+                self._note_completed(session, first, last)
             if not session.asked:
                 session.in_transaction.clear()
         elif each.name == "session.detach":
             self.up += wire.operation(session.number, "session.detached", name=each.values["name"], code=0)
             self._open(session.number)
+        elif each.name == "session.detached" and -1 in session.asked and not session.leaving and self._keeps:
+            self._attach_again(session)
         elif each.name == "session.detached":
             self._open(session.number)
 
@@ -169,8 +246,8 @@ class Actor:
                 "key": NOWHERE if nowhere and not to_all else name,
             }
             body = b"%d.%s" % (serial, bytes((serial + k) % 251 for k in range(size)))
-            self.up += wire.transfer(session.number, EXCHANGE if to_all else "", delivery, body, 4096)
-            session.sent += 1
+            mode = 0 if session.number == KEPT and how % 3 else 1
+            self._put(session, wire.transfer(session.number, EXCHANGE if to_all else "", delivery, body, 4096, mode))
 
     def _settle(self, session: _Session, step: Step) -> None:
         if not session.unsettled:
@@ -252,6 +329,10 @@ class Actor:
 
     def _close_channel(self, session: _Session, step: Step) -> None:
         session.asked.add(-1)  # until the session is attached again
+        if session.number != KEPT or step.how % 2:
+            session.leaving = True
+            if session.number == KEPT:
+                self.up += wire.operation(session.number, "session.request-timeout", timeout=0)
         self.up += wire.operation(session.number, "session.detach", name=session.name)
 
 

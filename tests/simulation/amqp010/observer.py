@@ -3,12 +3,14 @@
 Every command of a client is a method, and its completion the answer to it: a message.transfer is a publish with a
 confirm, or one within a transaction. Deliveries have the tags that their order gives them. What AMQP 0-10 does not
 tell, such as the number of messages that a purge removed, is not checked.
+
+A session with a timeout outlives its connection (`kept.py`): for the oracle, its channel goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from escrowmq.wire.amqp091 import spec
@@ -17,46 +19,17 @@ from escrowmq.wire.amqp091.properties import Properties, scan
 from tests.harness.frames import Message
 from tests.simulation.amqp010 import wire
 from tests.simulation.amqp010.actor import TX
+from tests.simulation.amqp010.kept import Conversation, KeptSessions, Session
 from tests.simulation.amqp010.wire import Operation
 from tests.simulation.amqp091.channels import Channel, Connection
-from tests.simulation.amqp091.oracle import Oracle
 from tests.simulation.ledger import Violation
 
 _UNKNOWN: Final = -1
 """A number of messages that the protocol does not tell."""
 
 
-@dataclass(eq=False)
-class _Session:
-    """One session as it is seen: the answers to its commands, and the tags of the broker's deliveries."""
-
-    is_tx: bool
-    received: int = 0
-    answers: dict[int, Callable[[], Method]] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    sent: int = 0
-    tags: dict[int, int] = field(default_factory=dict)
-    delivered: int = 0
-    published: int = 0
-    completed: set[int] = field(default_factory=set)
-
-
-class Conversation(Connection):
-    """One connection, with a parser for each direction."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.client, self.server = wire.Parser(), wire.Parser()
-        self.sessions: dict[int, _Session] = {}
-
-
-class Observer(Oracle):
+class Observer(KeptSessions):
     """Observes connections of AMQP 0-10."""
-
-    def connect(self, name: str) -> Conversation:
-        connection = Conversation(name)
-        self.connections[connection] = None
-        return connection
 
     # -- from clients
 
@@ -67,6 +40,7 @@ class Observer(Oracle):
                 return
             if each.channel == 0:
                 if each.name == "connection.close":
+                    self.keep_all(connection)
                     self._inward(connection, Message(0, spec.ConnectionClose(200, "", 0, 0)))
             elif each.is_control:
                 self._control(connection, each)
@@ -75,19 +49,40 @@ class Observer(Oracle):
 
     def _control(self, connection: Conversation, each: Operation) -> None:
         if each.name == "session.attach":
-            session = connection.sessions[each.channel] = _Session(each.channel == TX)
-            self._inward(connection, Message(each.channel, spec.ChannelOpen()))
-            if not session.is_tx:
-                self._inward(connection, Message(each.channel, spec.ConfirmSelect()))
+            self._attach(connection, each)
+            return
+        session = connection.sessions.get(each.channel)
+        if session is None:
+            return
+        if each.name == "session.request-timeout":
+            session.timeout = each.values.get("timeout", 0)
+        elif each.name == "session.command-point":
+            session.received = each.values.get("id", 0)
         elif each.name == "session.detach":
-            self._inward(connection, Message(each.channel, spec.ChannelClose(200, "", 0, 0)))
+            if not self.keep(connection, each.channel):
+                self._inward(connection, Message(each.channel, spec.ChannelClose(200, "", 0, 0)))
         elif each.name == "session.detached":
             self._inward(connection, Message(each.channel, spec.ChannelCloseOk()))
             del connection.sessions[each.channel]
 
-    def _command(self, connection: Conversation, session: _Session, each: Operation) -> None:
+    def _attach(self, connection: Conversation, each: Operation) -> None:
+        name = each.values["name"]
+        if self.awaits(connection, each.channel, name):
+            return
+        session = connection.sessions[each.channel] = Session(name, each.channel == TX)
+        self._inward(connection, Message(each.channel, spec.ChannelOpen()))
+        if not session.is_tx:
+            self._inward(connection, Message(each.channel, spec.ConfirmSelect()))
+
+    def _command(self, connection: Conversation, session: Session, each: Operation) -> None:
         number = session.received
         session.received += 1
+        if number < session.known:
+            self.ledger.count("commands repeated")
+            return
+        session.known = session.received
+        if not each.name.startswith("queue."):
+            self._last_work = self.ledger.turn  # credit, for example, lets messages leave before they are counted
         channel, values = each.channel, each.values
         if each.name == "message.transfer":
             delivery = each.header
@@ -96,6 +91,8 @@ class Observer(Oracle):
             self._inward(connection, Message(channel, method, header, each.body))
             if not session.is_tx:
                 session.published += 1
+                if not values.get("accept_mode", 0):
+                    session.unaccepted.add(number)
                 tag = session.published
                 session.answers[number] = lambda: spec.BasicAck(tag, False)
         elif each.name in ("message.accept", "message.release", "message.reject"):
@@ -147,44 +144,81 @@ class Observer(Oracle):
             if each.name == "connection.close":
                 raise Violation(f"{connection.name} is closed: {each.values.get('text')}")
             if each.name == "session.attached":
-                self._say(connection, each.channel, spec.ChannelOpenOk())
-                if not connection.sessions[each.channel].is_tx:
-                    self._say(connection, each.channel, spec.ConfirmSelectOk())
-            elif each.channel in connection.sessions:
-                self._from_server(connection, connection.sessions[each.channel], each)
+                self._attached(connection, each.channel)
+            elif each.channel in connection.awaited:
+                self.decide(connection, each)
+            elif (place := self.place_of(connection, each)) is not None:
+                self._from_server(place, place.sessions[each.channel], each)
 
-    def _from_server(self, connection: Conversation, session: _Session, each: Operation) -> None:
+    def _attached(self, connection: Conversation, channel: int) -> None:
+        if channel in connection.sessions:  # else it is attached again, or detached already
+            self._say(connection, channel, spec.ChannelOpenOk())
+            if not connection.sessions[channel].is_tx:
+                self._say(connection, channel, spec.ConfirmSelectOk())
+
+    def _from_server(self, connection: Conversation, session: Session, each: Operation) -> None:
         number = session.sent
         if not each.is_control:
             session.sent += 1
-        if each.name == "message.transfer":
-            session.delivered += 1
-            session.tags[number] = session.delivered
-            delivery = each.header
-            method = spec.BasicDeliver(
-                each.values["destination"],
-                session.delivered,
-                delivery.get("redelivered", False),
-                delivery.get("exchange", ""),
-                delivery.get("key", ""),
-            )
-            self._say(connection, each.channel, method, _properties(delivery), each.body)
-        elif each.name == "execution.result":
-            found = wire.query_result(each.values["value"])
-            session.counts[each.values.get("id", 0)] = found.get("messages", 0)
-        elif each.name == "execution.exception":
-            text = each.values.get("description", "")
-            self._say(connection, each.channel, spec.ChannelClose(each.values["code"], text, 0, 0))
-        elif each.name == "session.completed":
-            for first, last in each.values.get("commands", ()):
-                for one in range(first, last + 1):
-                    self._complete(connection, session, each.channel, one)
-        elif each.name == "session.detached":
-            self._say(connection, each.channel, spec.ChannelCloseOk())
-            del connection.sessions[each.channel]
+            if number < session.most_sent:
+                self.repeated(connection.channels[each.channel], session, number, each)
+                return
+            session.most_sent = session.sent
+            if session.timeout:
+                session.log[number] = each
+        match each.name:
+            case "message.transfer":
+                self._transferred(connection, session, number, each)
+            case "message.accept":
+                self._accepted(session, each)
+            case "execution.result":
+                found = wire.query_result(each.values["value"])
+                session.counts[each.values.get("id", 0)] = found.get("messages", 0)
+            case "execution.exception":
+                text = each.values.get("description", "")
+                self._say(connection, each.channel, spec.ChannelClose(each.values["code"], text, 0, 0))
+            case "session.completed":
+                for first, last in each.values.get("commands", ()):
+                    for one in range(first, last + 1):
+                        self._complete(connection, session, each.channel, one)
+            case "session.command-point" if session.resumed:
+                session.sent = each.values.get("id", 0)
+            case "session.gap":
+                self.skipped(connection.channels[each.channel], session, each)
+            case "session.timeout" if each.values.get("timeout", 0) != session.timeout:
+                raise Violation(f"a timeout of {session.timeout} s is answered with {each.values}")
+            case "session.detached":
+                self._say(connection, each.channel, spec.ChannelCloseOk())
+                del connection.sessions[each.channel]
 
-    def _complete(self, connection: Conversation, session: _Session, channel: int, number: int) -> None:
-        if number >= session.received or number in session.completed:
+    def _transferred(self, connection: Conversation, session: Session, number: int, each: Operation) -> None:
+        session.delivered += 1
+        session.tags[number] = session.delivered
+        delivery = each.header
+        method = spec.BasicDeliver(
+            each.values["destination"],
+            session.delivered,
+            delivery.get("redelivered", False),
+            delivery.get("exchange", ""),
+            delivery.get("key", ""),
+        )
+        self._say(connection, each.channel, method, _properties(delivery), each.body)
+        if session.replaying:
+            self.seen_late()
+
+    def _accepted(self, session: Session, each: Operation) -> None:
+        """A publish is accepted once."""
+        for first, last in each.values["transfers"]:
+            for one in range(first, last + 1):
+                if one not in session.unaccepted:
+                    raise Violation(f"publish {one} is accepted, but awaits no acceptance")
+                session.unaccepted.remove(one)
+        self.ledger.count("accepted")
+
+    def _complete(self, connection: Conversation, session: Session, channel: int, number: int) -> None:
+        if number in session.completed and number < session.again:
+            return
+        if number >= session.known or number in session.completed:
             raise Violation(f"command {number} on channel {channel} is complete, but was not received, or is so again")
         session.completed.add(number)
         answer = session.answers.pop(number, None)

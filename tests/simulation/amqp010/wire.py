@@ -35,9 +35,15 @@ FIELDS: Final[dict[int, tuple[str, str]]] = {
     0x0202: ("session.attached", "name:vbin16"),
     0x0203: ("session.detach", "name:vbin16"),
     0x0204: ("session.detached", "name:vbin16 code:uint8"),
+    0x0205: ("session.request-timeout", "timeout:uint32"),
+    0x0206: ("session.timeout", "timeout:uint32"),
     0x0207: ("session.command-point", "id:uint32 offset:uint64"),
+    0x0208: ("session.expected", "commands:set fragments:array"),
+    0x0209: ("session.confirmed", "commands:set fragments:array"),
     0x020A: ("session.completed", "commands:set timely_reply:bit"),
     0x020B: ("session.known-completed", "commands:set"),
+    0x020C: ("session.flush", "expected:bit confirmed:bit completed:bit"),
+    0x020D: ("session.gap", "commands:set"),
     0x0301: ("execution.sync", ""),
     0x0302: ("execution.result", "id:uint32 value:struct32"),
     0x0303: (
@@ -181,11 +187,13 @@ def operation(channel: int, name: str, /, **values: Any) -> bytes:
     return _frames(channel, _payload(name, values))
 
 
-def transfer(channel: int, exchange: str, delivery: dict[str, Any], body: bytes, frame_max: int) -> bytes:
-    """Return the frames of a message.transfer to an exchange, which is not to be accepted."""
+def transfer(
+    channel: int, exchange: str, delivery: dict[str, Any], body: bytes, frame_max: int, accept_mode: int = 1
+) -> bytes:
+    """Return the frames of a message.transfer to an exchange, which is to be accepted if `accept_mode` is 0."""
     octets = pack(DELIVERY, delivery)
     header = (len(octets) + 2).to_bytes(4, "big") + b"\x04\x01" + octets
-    payload = _payload("message.transfer", {"destination": exchange, "accept_mode": 1})
+    payload = _payload("message.transfer", {"destination": exchange, "accept_mode": accept_mode})
     return _frames(channel, payload, header, body, frame_max=frame_max)
 
 

@@ -79,10 +79,11 @@ class Channel:
         """Whether a commit is under way that the broker may refuse."""
         return self.committing is not None and any(copy.queue.refuses for copy in self.committing.adds)
 
-    def hides(self, queue: Queue) -> bool:
-        """Return whether messages of `queue` may be on their way to this channel while answers are due."""
-        consumes = any(subscription.queue is queue for subscription in self.consumers.values())
-        return consumes or any(answer.queue is queue for answer in self.expected)
+    @property
+    def sources(self) -> set[Queue]:
+        """The queues whose messages may be on their way to this channel while answers are due."""
+        found = {subscription.queue for subscription in self.consumers.values()}
+        return found | {answer.queue for answer in self.expected if answer.queue is not None}
 
 
 class Connection:

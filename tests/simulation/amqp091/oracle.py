@@ -36,7 +36,8 @@ class Oracle(Requests):
 
     def before_output(self) -> None:
         """Prepare for the end of a turn."""
-        self.held = {c for connection in self.connections for c in connection.channels.values() if c.pending}
+        channels = [channel for connection in self.connections for channel in connection.channels.values()]
+        self.held = {channel: channel.sources for channel in channels if channel.pending}
 
     def after_output(self, *, unfinished: bool = False) -> None:
         """Check at the end of a turn that every message delivered in it was the head of its queue (ORD-2).

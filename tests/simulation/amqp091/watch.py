@@ -17,7 +17,8 @@ class Watch:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.connections: dict[Connection, None] = {}
-        self.held: set[Channel] = set()
+        self.held: dict[Channel, set[Queue]] = {}
+        """Channels whose deliveries may be on their way, and from which queues, at the end of a turn."""
         self.tell: Callable[[str], None] | None = None
         """Called with a line for each message, if set."""
         self._seen: list[tuple[Copy, int]] = []
@@ -37,7 +38,11 @@ class Watch:
 
     def _check_head(self, copy: Copy, threshold: int) -> None:
         queue = copy.queue
-        if queue.sealed_by or queue.deleted or any(channel.hides(queue) for channel in self.held):
+        if (
+            queue.sealed_by
+            or queue.deleted
+            or any(queue in sources | channel.sources for channel, sources in self.held.items())
+        ):
             return
         place = queue.place(copy)
         for other in queue.ready():
