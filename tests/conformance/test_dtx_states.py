@@ -16,7 +16,8 @@ from tests.unit.wire.amqp091.clients import bodies
 X: Final = Xid(1, b"global", b"branch")
 Y: Final = Xid(1, b"global", b"other")
 OK, RDONLY = XaStatus.OK, XaStatus.RDONLY
-RB, RBT, COM = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT, XaStatus.HEUR_COM
+RB, RBT = XaStatus.RB_ROLLBACK, XaStatus.RB_TIMEOUT
+COM, HRB = XaStatus.HEUR_COM, XaStatus.HEUR_RB
 PROTOCOLS: Final = [pytest.param(client, id=client.PROTOCOL) for client in CLIENTS]
 MIXED: Final = [
     pytest.param(mine, other, id=f"{mine.PROTOCOL}-{other.PROTOCOL}") for mine in CLIENTS for other in CLIENTS
@@ -82,6 +83,11 @@ def decided(s: Scene) -> None:
     s.server.broker.coordinator.force(X, commit=True)
 
 
+def decided_otherwise(s: Scene) -> None:
+    prepared(s)
+    s.server.broker.coordinator.force(X, commit=False)
+
+
 def _pass(s: Scene, seconds: int) -> None:
     s.server.now += 1000 * seconds
     s.server.end_turn()
@@ -98,47 +104,75 @@ STATES: Final = (
     timed_out,
     timed_out_at_work,
     decided,
+    decided_otherwise,
 )
 
-# For each call, the answer in each of STATES: the status, or the error code.
-# In `timed_out_at_work`, unlike `timed_out`, the working client has not ended the branch yet.
+# For each call, the answer in each of STATES: the status or the error code. In `timed_out_at_work`, unlike `timed_out`,
+# the working client has not ended the branch yet. Calls of the working client begin with `my`. `decided` means that an
+# operator has committed the branch, and `decided_otherwise` that it was rolled back.
 EXPECTED_091: Final[dict[str, tuple[int, ...]]] = {
-    "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
-    "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503),
-    "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503),
-    "end": (404, 404, 404, 404, 404, 404, 404, 404, 404),
-    "my start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
-    "my start join": (404, 503, OK, OK, OK, 503, RBT, RBT, 503),
-    "my start resume": (503, 503, OK, 503, 503, 503, 503, 503, 503),
-    "my end": (404, OK, 503, 404, 404, 404, 404, RBT, 404),
-    "my end fail": (404, RB, 503, 404, 404, 404, 404, RBT, 404),
-    "my end suspend": (404, OK, 503, 404, 404, 404, 404, RBT, 404),
-    "prepare": (404, 503, 503, OK, RB, OK, RBT, RBT, 503),
-    "commit": (404, 503, 503, 503, RB, OK, RBT, RBT, COM),
-    "commit one-phase": (404, 503, 503, OK, RB, 503, RBT, RBT, 503),
-    "rollback": (404, 503, 503, OK, OK, OK, RBT, RBT, COM),
-    "forget": (404, 503, 503, 503, 503, 503, 503, 503, 0),
-    "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60),
-    "set-timeout": (404, 0, 0, 0, 0, 0, 503, 503, 0),
+    "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530, 530),
+    "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503, 503),
+    "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "start join resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "end": (404, 404, 404, 404, 404, 404, 404, 404, 404, 404),
+    "end fail": (404, 404, 404, 404, 404, 404, 404, 404, 404, 404),
+    "end suspend": (404, 404, 404, 404, 404, 404, 404, 404, 404, 404),
+    "end fail suspend": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "prepare": (404, 503, 503, OK, RB, OK, RBT, RBT, 503, 503),
+    "commit": (404, 503, 503, 503, RB, OK, RBT, RBT, COM, HRB),
+    "commit one-phase": (404, 503, 503, OK, RB, 503, RBT, RBT, 503, 503),
+    "rollback": (404, 503, 503, OK, OK, OK, RBT, RBT, COM, HRB),
+    "forget": (404, 503, 503, 503, 503, 503, 503, 503, 0, 0),
+    "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60, 60),
+    "set-timeout": (404, 0, 0, 0, 0, 0, 503, 503, 0, 0),
+    "my start": (OK, 530, 530, 530, 530, 530, 530, 530, 530, 530),
+    "my start join": (404, 503, OK, OK, OK, 503, RBT, RBT, 503, 503),
+    "my start resume": (503, 503, OK, 503, 503, 503, 503, 503, 503, 503),
+    "my start join resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "my end": (404, OK, 503, 404, 404, 404, 404, RBT, 404, 404),
+    "my end fail": (404, RB, 503, 404, 404, 404, 404, RBT, 404, 404),
+    "my end suspend": (404, OK, 503, 404, 404, 404, 404, RBT, 404, 404),
+    "my end fail suspend": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "my prepare": (404, 503, 503, OK, RB, OK, RBT, RBT, 503, 503),
+    "my commit": (404, 503, 503, 503, RB, OK, RBT, RBT, COM, HRB),
+    "my commit one-phase": (404, 503, 503, OK, RB, 503, RBT, RBT, 503, 503),
+    "my rollback": (404, 503, 503, OK, OK, OK, RBT, RBT, COM, HRB),
+    "my forget": (404, 503, 503, 503, 503, 503, 503, 503, 0, 0),
+    "my get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60, 60),
+    "my set-timeout": (404, 0, 0, 0, 0, 0, 503, 503, 0, 0),
 }
 EXPECTED_010: Final[dict[str, tuple[int, ...]]] = {
-    "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
-    "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503),
-    "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503),
-    "end": (409, 409, 409, 409, 409, 409, 409, 409, 409),
-    "my start": (OK, 530, 530, 530, 530, 530, 530, 530, 530),
-    "my start join": (404, 503, OK, OK, OK, 503, RBT, RBT, 503),
-    "my start resume": (503, 503, OK, 503, 503, 503, 503, 503, 503),
-    "my end": (409, OK, 409, 409, 409, 409, 409, RBT, 409),
-    "my end fail": (409, RB, 409, 409, 409, 409, 409, RBT, 409),
-    "my end suspend": (409, OK, 409, 409, 409, 409, 409, RBT, 409),
-    "prepare": (404, 409, 409, OK, RB, OK, RBT, RBT, 409),
-    "commit": (404, 409, 409, 409, RB, OK, RBT, RBT, COM),
-    "commit one-phase": (404, 409, 409, OK, RB, 409, RBT, RBT, 409),
-    "rollback": (404, 409, 409, OK, OK, OK, RBT, RBT, COM),
-    "forget": (404, 409, 409, 409, 409, 409, 409, 409, 0),
-    "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60),
-    "set-timeout": (404, 0, 0, 0, 0, 0, 0, 0, 0),
+    "start": (OK, 530, 530, 530, 530, 530, 530, 530, 530, 530),
+    "start join": (404, OK, OK, OK, OK, 503, RBT, RBT, 503, 503),
+    "start resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "start join resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "end": (409, 409, 409, 409, 409, 409, 409, 409, 409, 409),
+    "end fail": (409, 409, 409, 409, 409, 409, 409, 409, 409, 409),
+    "end suspend": (409, 409, 409, 409, 409, 409, 409, 409, 409, 409),
+    "end fail suspend": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "prepare": (404, 409, 409, OK, RB, OK, RBT, RBT, 409, 409),
+    "commit": (404, 409, 409, 409, RB, OK, RBT, RBT, COM, HRB),
+    "commit one-phase": (404, 409, 409, OK, RB, 409, RBT, RBT, 409, 409),
+    "rollback": (404, 409, 409, OK, OK, OK, RBT, RBT, COM, HRB),
+    "forget": (404, 409, 409, 409, 409, 409, 409, 409, 0, 0),
+    "get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60, 60),
+    "set-timeout": (404, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    "my start": (OK, 530, 530, 530, 530, 530, 530, 530, 530, 530),
+    "my start join": (404, 503, OK, OK, OK, 503, RBT, RBT, 503, 503),
+    "my start resume": (503, 503, OK, 503, 503, 503, 503, 503, 503, 503),
+    "my start join resume": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "my end": (409, OK, 409, 409, 409, 409, 409, RBT, 409, 409),
+    "my end fail": (409, RB, 409, 409, 409, 409, 409, RBT, 409, 409),
+    "my end suspend": (409, OK, 409, 409, 409, 409, 409, RBT, 409, 409),
+    "my end fail suspend": (503, 503, 503, 503, 503, 503, 503, 503, 503, 503),
+    "my prepare": (404, 409, 409, OK, RB, OK, RBT, RBT, 409, 409),
+    "my commit": (404, 409, 409, 409, RB, OK, RBT, RBT, COM, HRB),
+    "my commit one-phase": (404, 409, 409, OK, RB, 409, RBT, RBT, 409, 409),
+    "my rollback": (404, 409, 409, OK, OK, OK, RBT, RBT, COM, HRB),
+    "my forget": (404, 409, 409, 409, 409, 409, 409, 409, 0, 0),
+    "my get-timeout": (404, 60, 60, 60, 60, 60, 60, 60, 60, 60),
+    "my set-timeout": (404, 0, 0, 0, 0, 0, 0, 0, 0, 0),
 }
 EXPECTED: Final = {"amqp091": EXPECTED_091, "amqp010": EXPECTED_010}
 
@@ -146,15 +180,31 @@ EXPECTED: Final = {"amqp091": EXPECTED_091, "amqp010": EXPECTED_010}
 @pytest.mark.rule("DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-12", "DTX-13")
 @pytest.mark.parametrize(("mine", "other"), MIXED)
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-@pytest.mark.parametrize("call", EXPECTED_010)
+@pytest.mark.parametrize("call", CALLS)
 def test_a_call_is_answered_according_to_the_state_of_the_branch(
     call: str, state: Callable[[Scene], None], mine: type[BranchClient], other: type[BranchClient]
 ) -> None:
     s = scene(mine, other)
     state(s)
-    client = s.mine if call.startswith("my ") else s.other
-    expected = EXPECTED[client.PROTOCOL][call][STATES.index(state)]
-    assert client.call(call.removeprefix("my "), X) == expected
+    assert s.other.call(call, X) == EXPECTED[other.PROTOCOL][call][STATES.index(state)]
+
+
+@pytest.mark.rule("DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-12", "DTX-13")
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_of_the_client_that_works_for_the_branch_is_answered_likewise(
+    call: str, state: Callable[[Scene], None], kind: type[BranchClient]
+) -> None:
+    s = scene(kind, kind)
+    state(s)
+    assert s.mine.call(call, X) == EXPECTED[kind.PROTOCOL][f"my {call}"][STATES.index(state)]
+
+
+@pytest.mark.parametrize("table", EXPECTED.values(), ids=EXPECTED)
+def test_the_table_has_every_cell(table: dict[str, tuple[int, ...]]) -> None:
+    assert table.keys() == {*CALLS, *(f"my {call}" for call in CALLS)}
+    assert {len(row) for row in table.values()} == {len(STATES)}
 
 
 @pytest.mark.rule("DTX-1")

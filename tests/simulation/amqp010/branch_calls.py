@@ -87,7 +87,7 @@ class SessionCalls(BranchCalls):
             self._left(worker)
             return None
         expected = answer(lsn if lsn > end else 0)
-        if what in _ENDING and expected == "NOT_FOUND":  # the codes that clients know from Qpid
+        if what in _ENDING and expected in ("NOT_FOUND", "ILLEGAL_STATE"):  # the codes that clients know from Qpid
             expected = "ILLEGAL_STATE" if worker.associated in (None, xid) else "COMMAND_INVALID"
         after = world.model.survive()
         changed = (before.queues, before.branches, before.progress) != (after.queues, after.branches, after.progress)

@@ -75,7 +75,7 @@ def dtx_end(session: SessionPort, command: spec.DtxEnd, _: Content | None) -> Re
         branch_requests.known(session, xid, Operation.LEAVE_BRANCH)
         return _told(demarcation.end(xid, fail=command.fail, suspend=command.suspend))
     except BrokerError as error:
-        if error.condition is not Condition.NOT_FOUND:
+        if error.condition not in (Condition.NOT_FOUND, Condition.ILLEGAL_STATE):
             raise
         if isinstance(working, XaBranch) and working.xid != xid:
             text = f"the session works for xid {working.xid}, not for xid {xid}"
