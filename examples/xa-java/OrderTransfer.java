@@ -77,9 +77,14 @@ public class OrderTransfer {
     }
 
     public static void main(String[] arguments) throws Exception {
-        QPID.setLevel(Level.WARNING); // below, it reports each connection
+        if (arguments.length < 3) {
+            fail("usage: OrderTransfer HOST:PORT JDBC-URL FOLDER-OF-THE-LOG [ORDERS]");
+        }
+        QPID.setLevel(Level.OFF); // it logs each failure to connect, which is reported below
         configure(Path.of(arguments[2]));
         OrderTransfer program = new OrderTransfer(arguments[0], arguments[1]);
+        program.checkParticipants();
+        QPID.setLevel(Level.WARNING); // below, it reports each connection
         program.manager.setTransactionTimeout(TRANSACTION_SECONDS);
         if (arguments.length > 3) {
             program.prepareOrders(Integer.parseInt(arguments[3]));
@@ -88,6 +93,31 @@ public class OrderTransfer {
         System.out.println(program.transferAll() + " orders shipped, none waiting");
         recovery.terminate();
         System.exit(0); // Narayana's other threads would go on
+    }
+
+    /** Ends the program with one line if the broker or the database cannot be reached. Later on, it would try again. */
+    private void checkParticipants() throws Exception {
+        try (Broker queues = new Broker(false)) {
+        } catch (JMSException error) {
+            fail("cannot connect to the broker at " + broker + ": " + causeOf(error));
+        }
+        try (Bank bank = new Bank()) {
+        } catch (SQLException error) {
+            fail("cannot connect to the database: " + causeOf(error));
+        }
+    }
+
+    /** Returns the message of the first cause. Those that were wrapped around it say less. */
+    private static String causeOf(Throwable error) {
+        while (error.getCause() != null) {
+            error = error.getCause();
+        }
+        return error.getMessage() != null ? error.getMessage() : error.toString();
+    }
+
+    private static void fail(String text) {
+        System.err.println(text);
+        System.exit(1);
     }
 
     /** Configures Narayana. Its settings are read when its classes are first used, so this comes before everything else. */

@@ -24,12 +24,16 @@ pytestmark = [pytest.mark.interop, needs_postgresql, needs("narayana-jta", JARS)
 
 def transfer_orders(broker: BrokerProcess, bank: PostgreSQL, log: Path, *orders: str) -> str:
     """Run the example as its guide says, and return what it prints."""
-    database = f"jdbc:postgresql://127.0.0.1:{bank.port}/shop?user=escrow"
-    command = ["java", "-cp", str(jars(JARS) / "*"), str(EXAMPLE / "OrderTransfer.java")]
-    arguments = [f"127.0.0.1:{broker.port}", database, str(log), *orders]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
+    done = run_example(broker.port, bank.port, log, *orders)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_example(broker_port: int, bank_port: int, log: Path, *orders: str) -> subprocess.CompletedProcess[str]:
+    database = f"jdbc:postgresql://127.0.0.1:{bank_port}/shop?user=escrow"
+    command = ["java", "-cp", str(jars(JARS) / "*"), str(EXAMPLE / "OrderTransfer.java")]
+    arguments = [f"127.0.0.1:{broker_port}", database, str(log), *orders]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
 
 
 @pytest.mark.rule("DTX-15")
@@ -43,6 +47,26 @@ def test_the_example_moves_orders_and_pays_for_them(tmp_path: Path) -> None:
         with bank.connect("shop") as database:
             assert database.execute("SELECT balance FROM account").fetchall() == [(BALANCE - 25 * AMOUNT,)]
             assert database.execute("SELECT count(*) FROM payment").fetchall() == [(25,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", [(), ("25",)])
+def test_the_example_says_in_one_line_that_it_cannot_reach_the_broker(tmp_path: Path, orders: tuple[str, ...]) -> None:
+    absent = BrokerProcess(tmp_path)
+    done = run_example(absent.port, absent.port, tmp_path / "log", *orders)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"cannot connect to the broker at 127.0.0.1:{absent.port}: ")
+
+
+@pytest.mark.slow
+def test_the_example_says_in_one_line_that_it_cannot_reach_the_database(tmp_path: Path) -> None:
+    absent = BrokerProcess(tmp_path / "absent")
+    with BrokerProcess(tmp_path) as broker:
+        done = run_example(broker.port, absent.port, tmp_path / "log")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("cannot connect to the database: ")
 
 
 @pytest.mark.rule("DTX-8", "DTX-10", "DTX-13", "DTX-15")
