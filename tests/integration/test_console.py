@@ -19,6 +19,8 @@ from tests.broker import wait_until
 from tests.integration.test_server_http import HttpBroker, started
 from tests.interop.node_clients import NODE
 from tests.unit.evidence.test_audits import write
+from tests.unit.xid_names.test_narayana import NAME as OF_NARAYANA
+from tests.unit.xid_names.test_narayana import XID as NARAYANA
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -41,10 +43,13 @@ LISTS = (
 AXE = NODE / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium")
 SECONDS = 60
-BEYOND = """() => [...document.querySelectorAll("main td, main tbody th, main a, main code, main dd")]
-    .filter(each => !each.closest("pre") && each.getBoundingClientRect().right > innerWidth)
-    .map(each => each.outerHTML.slice(0, 200))"""
-"""What a narrow window does not show. The content of <pre> can be scrolled."""
+BEYOND = """width => {
+    document.querySelectorAll("main details").forEach(each => each.open = true);
+    return [...document.querySelectorAll("main *")]
+        .filter(each => !each.closest("pre, thead, .unseen") && each.getBoundingClientRect().right > width)
+        .map(each => each.outerHTML.slice(0, 200));
+}"""
+"""What a window of a width does not show, also when everything is unfolded. The content of <pre> can be scrolled."""
 EVIL = "<img src=x onerror=document.title='broken'>"
 
 playwright: Any = pytest.importorskip("playwright.sync_api")
@@ -201,7 +206,7 @@ def test_every_screen_is_accessible_in_light_and_dark(
             width = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert width, f"{path} is wider than the window"
             if "viewport" in options:
-                assert page.evaluate(BEYOND) == [], f"{path} shows things beyond the edge of a phone"
+                assert page.evaluate(BEYOND, 360) == [], f"{path} shows things beyond the edge of a phone"
             assert "broken" not in page.title()
 
 
@@ -237,28 +242,55 @@ def test_users_fit_on_a_phone(browser: Browser, site: HttpBroker) -> None:
     with Visitor(browser, site, viewport={"width": 360, "height": 740}) as page:
         page.goto(f"http://127.0.0.1:{site.port}/console/users")
         page.locator(".stacked td[data-label=Permissions]").first.wait_for()
-        assert page.evaluate(BEYOND) == []
+        assert page.evaluate(BEYOND, 360) == []
 
 
 def test_long_xids_and_names_leave_the_other_columns_on_a_phone(browser: Browser, site: HttpBroker) -> None:
-    """The xid is one of Narayana, which is not text."""
+    """One xid is of Narayana; the parts of the other are as long as possible, and no text."""
     name, gtrid, bqual = "reports." + "x" * 200, bytes([0, 255]) * 32, bytes(range(64))
-    with client.connect(site.broker.url) as connection:
-        channel = connection.channel()
-        channel.queue_declare(name, durable=True)
-        connection.tpc_begin(connection.xid(131077, gtrid, bqual))
-        channel.basic_publish("", name, b"report", client.Properties(delivery_mode=2, message_id="m" * 200))
-        connection.tpc_prepare()
+    topic, ident = "t" * 100, "m" * 200
+    properties = client.Properties(delivery_mode=2, message_id=ident, headers={"h" * 100: "v" * 300})
+    for given in (NARAYANA, (131077, gtrid, bqual), None):
+        with client.connect(site.broker.url) as connection:
+            channel = connection.channel()
+            channel.queue_declare(name, durable=True)
+            if given is not None:
+                connection.tpc_begin(connection.xid(*given))
+            channel.basic_publish("", name, b"report" * 50, properties)
+            if given is not None:
+                connection.tpc_prepare()
+    ask(site.broker.data_dir, "topic.create", vhost="/", name=topic, partitions=2, message_type="normal")
+    ask(site.broker.data_dir, "group.create", vhost="/", name=topic)
+    definition = {"dead-letter-exchange": "d" * 100}
+    policy = {"pattern": "^reports" + "x" * 150, "definition": definition, "priority": 1, "apply_to": "queues"}
+    ask(site.broker.data_dir, "policy.set", vhost="/", name="p" * 100, **policy)
     xid = f"131077:{gtrid.hex()}:{bqual.hex()}"
-    with Visitor(browser, site, viewport={"width": 390, "height": 844}) as page:
-        for path in ("transactions", f"transactions/{xid}", "queues", f"queues/%2F/{name}", "journal"):
-            page.goto(f"http://127.0.0.1:{site.port}/console/{path}")
-            assert page.evaluate(BEYOND) == [], path
-        page.goto(f"http://127.0.0.1:{site.port}/console/transactions")
-        row = page.locator("tbody tr", has_text=xid)
-        playwright.expect(row.locator("[data-label=State]")).to_be_in_viewport()
-        playwright.expect(row.locator("[data-label=Owner]")).to_contain_text("guest")
+    details = (
+        *(f"transactions/{each}" for each in (xid, quote(OF_NARAYANA, safe=""))),
+        *(f"queues/%2F/{name}?peek=1", f"topics/%2F/{topic}", f"groups/%2F/{topic}"),
+    )
+    for scheme in ("light", "dark"):
+        with Visitor(browser, site, viewport={"width": 375, "height": 812}, color_scheme=scheme) as page:
+            for path in (*(path for path, _ in MENU.values()), *LISTS, *details):
+                page.goto(f"http://127.0.0.1:{site.port}/console/{path}")
+                assert page.evaluate(BEYOND, 375) == [], path
+            life(page, ident)
+            assert page.evaluate(BEYOND, 375) == [], "the life of a message"
+            page.goto(f"http://127.0.0.1:{site.port}/console/transactions")
+            for shown in (xid, OF_NARAYANA):
+                row = page.locator("tbody tr", has_text=shown)
+                playwright.expect(row.locator("[data-label=State]")).to_be_visible()
+                playwright.expect(row.locator("[data-label=Owner]")).to_contain_text("guest")
+    with Visitor(browser, site) as page:
+        page.goto(f"http://127.0.0.1:{site.port}/console/transactions/{quote(OF_NARAYANA, safe='')}")
+        page.click("summary:has-text('Roll back')")
+        form = page.locator("form[action$=branch-rollback]")
+        form.locator("[name=why]").fill("its manager is gone")
+        form.locator("[name=typed]").fill(OF_NARAYANA)
+        form.locator("button").click()
+        page.locator(".notice.done", has_text=OF_NARAYANA).wait_for()
     ask(site.broker.data_dir, "tx.rollback", xid=xid, why="the test is over", by="guest")
+    ask(site.broker.data_dir, "policy.clear", vhost="/", name="p" * 100)
 
 
 def test_a_file_of_definitions_is_chosen_and_imported(browser: Browser, site: HttpBroker, tmp_path: Path) -> None:
