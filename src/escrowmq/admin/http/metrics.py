@@ -176,7 +176,7 @@ def _process(status: Figures, totals: Figures) -> Iterator[Metric]:
         # The table of nodes in RabbitMQ's dashboard begins with this one. There is no Erlang here.
         (gauge, "rabbitmq_erlang_uptime_seconds", "Seconds since the start.", status["uptime_seconds"]),
         (gauge, "escrowmq_clock_behind_seconds", "Delay of the broker's time.", status["clock_behind_seconds"]),
-        (counter, "escrowmq_turns", "RequestTurns of the event loop.", status["turns"]),
+        (counter, "escrowmq_turns", "Turns of the event loop.", status["turns"]),
     )
     for kind, name, text, value in plain:
         yield kind(name, text, value=float(value))
