@@ -71,6 +71,7 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     repetition = Repetition()
     for name in ("uvicorn.error", "escrowmq.http"):
         logging.getLogger(name).addFilter(repetition)
+    TimedProtocol.most = options["connections"]
     TimedProtocol.most_of_address = max(options["connections"] // 2, 1)
     if options["https"]:
         config.ssl_context_factory = lambda _config, _default: https_context(options["tls"])

@@ -28,11 +28,16 @@ _UNANSWERED: Final = (h11.IDLE, h11.SEND_RESPONSE)
 class TimedProtocol(H11Protocol):
     """Ends a connection whose request is not complete in time, or whose answers are not read."""
 
+    most: ClassVar[int] = 0
+    """The number of connections at which a new one takes the place of the one whose request has been incomplete for the
+    longest time; 0 for any number.
+    """
     most_of_address: ClassVar[int] = 0
     """The number of connections from one address at the same time; 0 for any number. Addresses of this machine have no
     limit, since a proxy may run here.
     """
     _of_address: ClassVar[Counter[str]] = Counter()
+    _awaited: ClassVar[dict[TimedProtocol, None]] = {}  # those whose request is incomplete, the oldest first
     unread: ClassVar[UnreadAnswers] = UnreadAnswers()
     _deadline: asyncio.TimerHandle | None = None
     _end: asyncio.TimerHandle | None = None
@@ -42,6 +47,7 @@ class TimedProtocol(H11Protocol):
         """Await the first request."""
         super().connection_made(transport)
         self.app = BoundedSending(self.app, self.unread, transport.abort)
+        self._make_room()
         self._await_request()
         self._address = network_of(self.client[0]) if self.client else ""
         self._of_address[self._address] += 1
@@ -93,6 +99,15 @@ class TimedProtocol(H11Protocol):
             del self._of_address[self._address]
         super().connection_lost(exc)
 
+    def _make_room(self) -> None:
+        if self.most and len(self.connections) >= self.most:
+            oldest = next(iter(self._awaited), None)
+            if oldest is not None:
+                oldest._stop_waiting()
+                oldest.transport.abort()
+            elif len(self.connections) > 2 * self.most:  # the others are told with status 503
+                self.transport.abort()
+
     def _is_local(self) -> bool:
         return is_this_machine(self._address)
 
@@ -103,8 +118,10 @@ class TimedProtocol(H11Protocol):
 
     def _await_request(self) -> None:
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+        self._awaited[self] = None
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+            self._awaited.pop(self, None)

@@ -181,3 +181,34 @@ def test_a_body_that_becomes_invalid_during_its_answer_ends_the_connection(caplo
     asyncio.run(scenario())
     assert "Fatal error" not in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.rule("SEC-4")
+def test_at_the_limit_a_new_connection_takes_the_place_of_the_oldest_incomplete_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TimedProtocol, "most", 3)
+    config = uvicorn.Config(app, http=TimedProtocol, lifespan="off", ws="none", log_config=None, limit_concurrency=3)
+    config.load()
+
+    async def scenario() -> None:
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: TimedProtocol(config, state, {}), "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        slow = [await asyncio.open_connection(*address) for _ in range(2)]
+        for _, writer in slow:
+            writer.write(REQUEST[:-2])
+        others = []
+        for number in range(2):
+            reader, writer = await asyncio.open_connection(*address)
+            others.append(writer)
+            writer.write(REQUEST)
+            assert b" 204 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(slow[number][0].read(), 5) == b"", "the oldest is closed first"
+        for writer in (*others, *(writer for _, writer in slow)):
+            writer.close()
+        server.close()
+
+    asyncio.run(scenario())
