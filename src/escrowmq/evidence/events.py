@@ -32,11 +32,14 @@ async def stream(
     log is damaged, which is an event of its own.
     """
     began = told = checked = time.monotonic()
-    yield b"retry: 2000\n\n"
+    opening = b"retry: 2000\n\n"
     async with aclosing(feed.events()) as events:
         try:
             async for event in events:
                 now = time.monotonic()
+                if opening:  # after the first look, so that everything is told from here on
+                    yield opening
+                    opening = b""
                 if now - began >= seconds:
                     return
                 if now - checked >= CHECK:

@@ -52,6 +52,19 @@ def test_an_event_has_its_identity_its_name_and_its_fields(tmp_path: Path) -> No
     assert fields["time_us"] > 0
 
 
+def test_a_stream_begins_after_the_first_look_so_that_everything_is_told_from_there_on(tmp_path: Path) -> None:
+    broker = Ends(0, 0)
+
+    async def allowed() -> bool:
+        return True
+
+    async def begin() -> bytes:
+        return await anext(events.stream(Feed(journal_with(tmp_path, 1), broker, None, EVERYTHING), allowed))
+
+    assert asyncio.run(begin()) == b"retry: 2000\n\n"
+    assert broker.ends == [0]
+
+
 def test_damage_is_the_last_event(tmp_path: Path) -> None:
     folder = damaged(journal_with(tmp_path, 10))
     assert EVENT.findall(sent(folder, Ends(*[end_of(folder)] * 9)))[-1][1] == "damage"
