@@ -5,6 +5,7 @@ those who may read their queues.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from escrowmq.admin.http.logins import ADMINISTRATOR, Operator
-from escrowmq.history.index import IndexedPlace, LifeMoment, MessageIndex
+from escrowmq.history.index import IndexedPlace, LifeMoment, MessageIndex, discard_unreadable
 
 LIVES: Final = 20
 """Places whose lives are shown together."""
 _BRANCH: Final = re.compile(r"by (?:an operator, )?branch ([0-9]{1,18})\b")
+_log = logging.getLogger("escrowmq.http")
 Search = Callable[[MessageIndex], list[IndexedPlace]]
 Ask = Callable[..., Awaitable[Any]]
 
@@ -71,7 +73,8 @@ async def lives(folder: Path, search: Search, ask: Ask, operator: Operator) -> L
         places, end_lsn = await asyncio.to_thread(_searched, folder, search)
         shown = (await _visible(places, ask, operator))[:LIVES]
         return LivesFound(await asyncio.to_thread(_told, folder, shown), end_lsn)
-    except sqlite3.Error:
+    except sqlite3.Error as fault:
+        await asyncio.to_thread(_discard, folder, fault)
         return LivesFound([], 0)
 
 
@@ -90,7 +93,8 @@ async def indexed(folder: Path) -> int:
     """Return the address up to which the index has the journal; 0 while it is only being made."""
     try:
         return (await asyncio.to_thread(_searched, folder, lambda _: []))[1]
-    except sqlite3.Error:
+    except sqlite3.Error as fault:
+        await asyncio.to_thread(_discard, folder, fault)
         return 0
 
 
@@ -125,6 +129,15 @@ async def _visible(places: Sequence[IndexedPlace], ask: Ask, operator: Operator)
     readable = await may_read(ask, operator, queues)
     allowed = {queue for queue, may in zip(queues, readable, strict=True) if may}
     return [place for place, queue in named if queue in allowed]
+
+
+def _discard(folder: Path, fault: sqlite3.Error) -> None:
+    """Have an index made again that cannot be read, unless it is only being made."""
+    try:
+        if discard_unreadable(folder, fault):
+            _log.warning("the index of messages cannot be read, and is made again: %s", fault)
+    except OSError as error:
+        _log.warning("the index of messages cannot be read (%s), and cannot be deleted: %s", fault, error)
 
 
 def _searched(folder: Path, search: Search) -> tuple[list[IndexedPlace], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,8 @@ MOST: Final = 200
 """Messages that a search returns."""
 MOST_MOMENTS: Final = 1000
 """Events of one message that are returned, the first ones."""
+STILL_SECONDS: Final = 5.0
+"""Seconds without a write after which an index without tables is not a new one."""
 _SCHEMA: Final = """
 create table meta (name text primary key, value) without rowid;
 create table queue (id integer primary key, vhost text, name text, lsn integer);
@@ -273,6 +276,20 @@ def discard(folder: Path) -> None:
     """Delete the index, which can be made again. Raises OSError."""
     for path in (folder / FOLDER).glob(f"{NAME}*"):
         path.unlink(missing_ok=True)
+
+
+def discard_unreadable(folder: Path, fault: sqlite3.Error) -> bool:
+    """Delete an index that cannot be read because of `fault`, so that the process that keeps it makes it again. Return
+    whether it was deleted: one that is locked or only being made stays. Raises OSError.
+
+    That process has much of the index in memory, and may not notice the damage for days.
+    """
+    written = [path.stat().st_mtime for path in (folder / FOLDER).glob(f"{NAME}*")]
+    damaged = type(fault) is sqlite3.DatabaseError  # subclasses are about locks, missing tables, and files
+    if not written or "locked" in str(fault) or (not damaged and time.time() - max(written) < STILL_SECONDS):
+        return False
+    discard(folder)
+    return True
 
 
 def _inode(path: Path) -> int | None:
