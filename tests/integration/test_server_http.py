@@ -230,6 +230,26 @@ def test_the_http_process_ends_with_a_broker_that_is_killed(tmp_path: Path) -> N
         wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
 
 
+def test_clients_that_do_not_read_neither_keep_the_http_process_nor_delay_the_next_broker(tmp_path: Path) -> None:
+    with started(tmp_path) as found, contextlib.ExitStack() as clients:
+        for number in range(300):
+            arguments = {"note": "x" * 16_000}
+            ask(found.broker.data_dir, "queue.declare", vhost="/", name=f"q{number}", arguments=arguments)
+        login = base64.b64encode(b"guest:guest").decode()
+        for path in ["/api/queues", "/api/escrow/events", "/api/definitions"] * 3:
+            sock = clients.enter_context(socket.socket())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.connect(("127.0.0.1", found.port))
+            sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {login}\r\n\r\n".encode())
+            assert sock.recv(12) == b"HTTP/1.1 200"
+        before = found.process
+        found.broker.kill()
+        found.broker.start()
+        wait_until(found.answers)
+        wait_until(lambda: not before.is_running() or before.status() == psutil.STATUS_ZOMBIE)
+        assert found.process.pid != before.pid
+
+
 def send_nonsense(site: HttpBroker) -> None:
     """Send a request that is invalid, which the HTTP process logs, and await the answer."""
     with socket.create_connection(("127.0.0.1", site.port), timeout=60) as sock:

@@ -15,6 +15,8 @@ IDLE_SECONDS: Final = 3600.0
 """A session without a request for so long ends."""
 MOST: Final = 1000
 """The largest number of sessions; beyond it, the one without a request for the longest time ends."""
+MOST_OF_USER: Final = 50
+"""Those of one user or token; beyond it, one of its own ends, so that nobody can end the sessions of others."""
 _OCTETS: Final = 32
 
 
@@ -46,6 +48,9 @@ class Sessions:
     def open(self, user: str, password: str, bearer: str = "") -> str:
         """Begin a session of a user with this password or bearer token, and return the session's own token."""
         self._forget_idle()
+        own = [token for token, each in self._by_token.items() if (each.bearer or each.user) == (bearer or user)]
+        for token in own[: max(len(own) - MOST_OF_USER + 1, 0)]:
+            del self._by_token[token]
         while len(self._by_token) >= MOST:
             del self._by_token[next(iter(self._by_token))]
         token = secrets.token_urlsafe(_OCTETS)

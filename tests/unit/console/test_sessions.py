@@ -55,3 +55,15 @@ def test_the_longest_unused_session_makes_room(monkeypatch: pytest.MonkeyPatch) 
     assert made.find(first) is not None
     third = made.open("u", "p")
     assert [made.find(token) is not None for token in (first, second, third)] == [True, False, True]
+
+
+@pytest.mark.rule("SEC-4")
+@pytest.mark.parametrize("bearer", ["", "a token"])
+def test_the_logins_of_one_user_do_not_end_the_sessions_of_others(bearer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST", 4)
+    monkeypatch.setattr(sessions, "MOST_OF_USER", 2)
+    made = Sessions(Clock())
+    other = made.open("operator", "p")
+    tokens = [made.open(f"u{number}" if bearer else "u", "p", bearer) for number in range(10)]
+    assert made.find(other) is not None
+    assert [made.find(token) is not None for token in tokens] == [False] * 8 + [True] * 2

@@ -41,6 +41,8 @@ REMEMBERED: Final = 20_000
 """Counts of wrong logins, and right logins, that are remembered; the oldest are forgotten first."""
 TOO_MANY: Final[dict[str, Any]] = {"user": None, "tags": [], "reason": "too many wrong logins"}
 _PREFIX_BITS: Final = 64
+_LONGEST_USER: Final = 256
+"""Characters of a name that are remembered, one more than those of any user."""
 T = TypeVar("T")
 
 
@@ -107,7 +109,7 @@ class GuardedBroker:
         if command not in LOGINS:
             return await self._broker.ask(command, **arguments)
         user, address, token = (str(arguments.get(name, "")) for name in ("user", "address", "token"))
-        login = CountedLogin(user, network_of(address), token)
+        login = CountedLogin(user[:_LONGEST_USER], network_of(address), token)
         known = login.known_as in self._right
         counts = {} if known and token else login.counts(known=known)
         suspect = [count for count, free in counts.items() if self._is_full(count, free)]

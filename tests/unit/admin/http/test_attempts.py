@@ -99,6 +99,12 @@ def test_addresses_are_forgotten_and_other_operations_are_passed_on(monkeypatch:
     assert asyncio.run(bench.guarded.ask("ping"))["user"] is None
 
 
+def test_long_names_do_not_fill_the_memory() -> None:
+    bench = Bench()
+    bench.log_in(user="x" * 100_000)
+    assert max(len(user) for user, _ in bench.guarded._wrong) == 256
+
+
 def test_ipv6_hosts_are_counted_by_their_prefix() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::2%eth0") != network_of("2001:db8:0:1::1")
     assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") == "10.0.0.1"
