@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_an_index_that_is_only_being_made_stays(tmp_path: Path) -> None:
 def test_an_index_that_is_locked_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(tmp_path)
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **keywords: connect(*args, timeout=0.01, **keywords))
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, timeout=0.01))
     with closing(connect(path, isolation_level=None)) as other:
         other.execute("pragma journal_mode = delete")
         other.execute("begin exclusive")
