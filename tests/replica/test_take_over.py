@@ -15,11 +15,16 @@ import pytest
 from click.testing import CliRunner
 from pika.exceptions import AMQPError
 
-from escrowmq.admin.socket.client import ask
+from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.replica import replica
+from escrowmq.client import BasicProperties, connect
+from escrowmq.wire.amqp091.table import FieldValue
 from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
+from tests.harness.rocketmq_calls import COMMIT, SEND, TOPIC, Asked, Calls, GrpcCalls, RemotingCalls
+from tests.interop.rocketmq.brokers import RocketmqPorts
 from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files
+from tests.rocketmq_kill.wires import Wire
 
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
 
@@ -35,7 +40,7 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsNodes]:
 
 @pytest.fixture
 def brokers(nats: NatsNodes, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReplicaBrokers]:
-    name = request.node.name.replace("[", "-").replace("]", "")
+    name = request.node.name.replace("[", "-").replace("]", "").replace(".", "-")
     url = f"nats://127.0.0.1:{nats.ports[0]}/{name}?replicas=1"
     with ReplicaBrokers(tmp_path, url) as found:
         yield found
@@ -196,6 +201,78 @@ def test_a_deposed_leader_does_not_answer_from_memory(brokers: ReplicaBrokers) -
     asking.join(60)
     (answer,) = answers
     assert isinstance(answer, AMQPError), "the queue is deleted, so it must not answer that it exists"
+
+
+def prepared(node: ReplicaBroker) -> None:
+    """Leave a branch in doubt."""
+    with connect(node.url) as connection, connection.channel() as channel:
+        channel.queue_declare(QUEUE, durable=True)
+        connection.tpc_begin(connection.xid(1, "in doubt", "branch"))
+        channel.basic_publish("", QUEUE, b"one", BasicProperties(delivery_mode=2))
+        connection.tpc_prepare()
+
+
+@pytest.mark.rule("REPL-3")
+@pytest.mark.parametrize("command", ["tx.list", "half.list", "progress.list", "hold.list"])
+def test_a_deposed_leader_tells_operators_nothing_from_memory(command: str, brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    prepared(leader)
+    assert [row["state"] for row in ask(leader.data_dir, "tx.list")] == ["prepared"]
+    leader.signal(signal.SIGSTOP)
+    answers: list[object] = []
+
+    def look() -> None:
+        try:
+            answers.append(ask(leader.data_dir, command))
+        except AdminError as error:
+            answers.append(error)
+
+    asking = threading.Thread(target=look, daemon=True)
+    asking.start()
+    brokers.leader(but=leader)
+    assert not answers
+    leader.signal(signal.SIGCONT)
+    asking.join(60)
+    (answer,) = answers
+    assert isinstance(answer, AdminError)
+
+
+@pytest.mark.rule("REPL-3")
+@pytest.mark.parametrize("protocol", ["remoting", "grpc"])
+def test_a_deposed_leader_refuses_no_decision_about_a_half_message_from_memory(
+    protocol: str, nats: NatsNodes, tmp_path: Path
+) -> None:
+    ports = RocketmqPorts()
+    config = tmp_path / "broker.toml"
+    config.write_text(ports.config, encoding="utf-8")
+    url = f"nats://127.0.0.1:{nats.ports[0]}/half-{protocol}?replicas=1"
+    with (
+        ReplicaBrokers(tmp_path, url, 1, "--config", str(config)) as first,
+        ReplicaBrokers(tmp_path / "b", url, 1) as other,
+    ):
+        leader = first.leader()
+        calls: Calls = RemotingCalls(4) if protocol == "remoting" else GrpcCalls("shop")
+        wire = Wire(ports.broker_port if protocol == "remoting" else ports.grpc, calls)
+        with connect(leader.url) as link, link.channel() as channel:
+            kind: dict[str, FieldValue] = {"x-partitions": 4, "x-message-type": "mixed"}
+            channel.exchange_declare(TOPIC, "x-partitioned", durable=True, arguments=kind)
+        wire.exchange([Asked(SEND, "0001")], list[object]().append)
+        leader.signal(signal.SIGSTOP)
+        answers: list[object] = []
+
+        def decide() -> None:
+            try:
+                wire.exchange([Asked(COMMIT, "unknown", 77)], answers.append, all_answered=True)
+            except OSError as error:
+                answers.append(error)
+
+        asking = threading.Thread(target=decide, daemon=True)
+        asking.start()
+        other.leader()
+        leader.signal(signal.SIGCONT)
+        asking.join(60)
+        (answer,) = answers
+        assert isinstance(answer, OSError), f"it answers: {answer}"
 
 
 @pytest.mark.rule("REPL-6")

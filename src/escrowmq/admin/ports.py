@@ -132,6 +132,13 @@ class BrokerProcess(Protocol):
         """
         ...
 
+    async def prove(self) -> None:
+        """Return when it is certain that no other broker led when this call began.
+
+        Without replication, that is at once. Raises OperationRefused if the replicated log does not answer.
+        """
+        ...
+
     def secret_key(self, access_key: str) -> str:
         """Return the secret key of an access key."""
         ...

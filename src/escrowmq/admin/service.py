@@ -29,6 +29,7 @@ from escrowmq.admin.pieces import Pieces
 from escrowmq.admin.policies import PolicyAdmin
 from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.progress import ProgressAdmin
+from escrowmq.admin.proof import proven
 from escrowmq.admin.queues import QueueAdmin
 from escrowmq.admin.replica import ReplicaAdmin
 from escrowmq.admin.reservations import ReservationAdmin
@@ -85,7 +86,7 @@ class AdminService:
         for part in parts:
             assert found.keys().isdisjoint(part.operations), "two operations have one name"
             found |= part.operations
-        self.operations: Mapping[str, Operation] = audited(found, process)
+        self.operations: Mapping[str, Operation] = proven(audited(found, process), process)
 
     async def ping(self) -> None:
         """Do nothing: the answer says that the broker answers."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from escrowmq import __version__
 from escrowmq.admin.action import record_action
 from escrowmq.admin.events import LiveEvents
+from escrowmq.admin.operation import OperationRefused
 from escrowmq.admin.ports import OpenConnection
 from escrowmq.core.access.grant import Grant
 from escrowmq.core.access.permissions import PasswordHashes
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from escrowmq.server.replica.leadership import Leadership
 
 T = TypeVar("T")
+PROOF_SECONDS: Final = 10.0
+"""How long an answer to an operator waits for a proof that this node leads."""
 _PROC: Final = Path("/proc/self/fd").is_dir()
 
 
@@ -123,6 +126,21 @@ class ServerProcess:
         self._turns.when_synced(lsn, lambda: None if synced.done() else synced.set_result(None))
         await synced
         return result
+
+    async def prove(self) -> None:
+        """See `BrokerProcess.prove`."""
+        if self._leadership is None:
+            return
+        self._turns.begin()
+        proved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lsn = self._turns.journal.proof_lsn(0)
+        self._turns.when_synced(lsn, lambda: None if proved.done() else proved.set_result(None))
+        try:
+            async with asyncio.timeout(PROOF_SECONDS):
+                await proved
+        except TimeoutError:
+            text = f"the replicated log has not answered for {PROOF_SECONDS:g} s, so this node may lead no more"
+            raise OperationRefused(text) from None
 
     def secret_key(self, access_key: str) -> str:
         """See `BrokerProcess.secret_key`."""

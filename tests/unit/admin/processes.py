@@ -87,6 +87,7 @@ class FakeProcess:
         self.standing: dict[str, Any] | None = None
         self.handed_over = False
         self.arguments_size = 16_384
+        self.proofs = 0
 
     @property
     def synced_lsn(self) -> int:
@@ -104,6 +105,10 @@ class FakeProcess:
 
     async def turn(self) -> None:
         self.server.end_turn()
+
+    async def prove(self) -> None:
+        """Count the call: there is no replicated log."""
+        self.proofs += 1
 
     async def durably(self, change: Callable[[], T]) -> T:
         result = change()

@@ -32,6 +32,7 @@ class Call:
     __slots__ = (
         "_begun",
         "_connection",
+        "_prove",
         "_stream",
         "counted",
         "deadline",
@@ -45,9 +46,17 @@ class Call:
         "requests",
     )
 
-    def __init__(self, connection: Http2Connection, stream: Stream, headers: Headers, now_ms: int) -> None:
-        """Raises GrpcFault for headers that no call has."""
+    def __init__(
+        self,
+        connection: Http2Connection,
+        stream: Stream,
+        headers: Headers,
+        now_ms: int,
+        prove: Callable[[int], int] = int,
+    ) -> None:
+        """`prove` is `LogPort.proof_lsn`. Raises GrpcFault for headers that no call has."""
         self._connection = connection
+        self._prove = prove
         self._stream = stream
         self._begun = False
         self.is_over = False
@@ -82,14 +91,14 @@ class Call:
         return not self.is_over and not self._stream.unsent and self._stream.send_window > 0
 
     def answer(self, response: Encodable, after: int = 0) -> None:
-        """Send the only response, and end the call, when the log is synced up to `after`."""
+        """Send the only response, and end the call, when the log is synced up to `after` and has nothing newer."""
         if not self.is_over:
             self.answer_with(response.SerializeToString(), after)
 
     def answer_with(self, message: bytes, after: int) -> None:
         """Do `answer` with a response that is encoded."""
         if not self.is_over:
-            self._connection.respond(self._stream, HEAD, prefixed(message), _OK, after)
+            self._connection.respond(self._stream, HEAD, prefixed(message), _OK, self._prove(after))
             self.over()
 
     def send(self, response: Encodable, after: int = 0) -> None:

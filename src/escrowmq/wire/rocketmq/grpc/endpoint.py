@@ -165,7 +165,8 @@ class GrpcEndpoint:
             self._requests.left -= METHOD
             return
         try:
-            call = Call(self._http2, stream, headers, self._broker.engine.now)
+            engine = self._broker.engine
+            call = Call(self._http2, stream, headers, engine.now, engine.log.proof_lsn)
         except GrpcFault as fault:
             self._refuse(stream, headers, fault)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from escrowmq.wire.http2.stream import Stream
 from escrowmq.wire.rocketmq.grpc.calls import Call
 from escrowmq.wire.rocketmq.grpc.status import GrpcFault, GrpcStatus
@@ -54,6 +56,16 @@ def test_a_call_waits_for_the_log() -> None:
     assert server.take() == b""
     server.outbox.release(50)
     assert [kind for kind, *_ in cut(server.take())] == [1, 0, 1]
+
+
+@pytest.mark.rule("REPL-3")
+def test_an_answer_from_memory_waits_for_a_proof() -> None:
+    server, _ = begun()
+    call = Call(server.connection, server.connection.streams[1], [], 1000, lambda after: max(after, 500))
+    call.answer(HeartbeatResponse())
+    assert server.take() == b""
+    server.outbox.release(500)
+    assert server.take()
 
 
 def test_headers_are_texts_and_the_deadline_is_a_time() -> None:
