@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from escrowmq.replica.engines import EngineLog, open_log
-from escrowmq.replica.errors import AppendUnknown
+from escrowmq.replica.errors import AppendUnknown, EntriesTrimmed
+from escrowmq.replica.leader import Leader
+from escrowmq.replica.tail import LogTail
 from tests.engines.nodes import PATIENCE, EngineNodes, wait_until
+from tests.unit.replica.entries import header
+from tests.unit.replica.logs import Copy
 
 TIMEOUT = 30.0
 CHUNK = 900_000
@@ -127,6 +132,40 @@ def test_trimmed_entries_are_gone_and_positions_go_on(log: EngineLog) -> None:
     assert (log.begin(), log.end(), log.read(10, 64)) == (10, 10, [])
     assert log.append([b"next"]) == [10]
     assert log.begin() == 10
+
+
+def leading(log: EngineLog) -> Leader:
+    leader = Leader(log, LogTail.opened(log, Copy()), "a", "amqp://a", lambda: os.urandom(16), chunk_size=4)
+    assert leader.take_over()
+    return leader
+
+
+def test_a_leader_trims_its_log_and_every_reader_finds_the_rest(log: EngineLog, url: str) -> None:
+    leader = leading(log)
+    leader.begin_segment(header(0))
+    leader.append_frame(0, [b"old frame"])
+    with closing(open_log(url, timeout=TIMEOUT)) as other:
+        for lsn in (9, 18, 27):
+            leader.begin_segment(header(lsn))
+            leader.append_frame(lsn, [b"new frame"])
+            leader.put_snapshot(lsn + 9, 6, [b"abcd", b"ef"])
+        places = list(leader._tail.segments)
+        begin = leader.trim(18)
+        assert begin == log.begin() == other.begin() == places[2].position
+        tail = LogTail(other, Copy(), places[1].position)
+        with pytest.raises(EntriesTrimmed):
+            tail.read_to_end()
+        for known in ((), places):
+            copy = Copy()
+            tail = LogTail.opened(other, copy, known)
+            tail.read_to_end()
+            assert [frame.lsn for frame in copy.frames] == [18, 27][1 if known else 0 :]
+            assert tail.fold.state == leader._tail.fold.state
+            assert not tail.fold.lacks_snapshot
+        leader.append_frame(36, [b"later"])
+        tail.read_to_end()
+        assert tail.fold.next_lsn == 41
+        assert leader.trim(9) == begin, "a log does not grow at its beginning"
 
 
 def test_the_state_names_the_leader_and_counts_the_copies(log: EngineLog, nodes: EngineNodes) -> None:

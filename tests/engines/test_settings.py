@@ -19,9 +19,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from escrowmq.replica.engines import SettingsRefused, open_log
+from escrowmq.replica.engines import SettingsRefused, SettingsWatch, open_log
 from tests.engines.kafka_nodes import KafkaNodes
 from tests.engines.nats_nodes import NatsNodes
+from tests.engines.nodes import wait_until
 
 TIMEOUT = 30.0
 _names = count(1)
@@ -168,6 +169,22 @@ def test_a_setting_that_is_changed_in_use_is_found(changing: tuple[str, str, Cal
         assert [wrong.name for wrong in log.check()] == [name]
         change("-1")
         assert log.check() == []
+
+
+def test_a_setting_that_is_changed_in_use_is_told_while_brokers_run(
+    changing: tuple[str, str, Callable[[str], None]],
+) -> None:
+    url, name, change = changing
+    told: list[list[str]] = []
+    with closing(open_log(url, timeout=TIMEOUT)) as log:
+        watch = SettingsWatch(log, lambda wrong: told.append([each.name for each in wrong]), interval=0.05)
+        try:
+            change("3600000")
+            wait_until(lambda: told == [[name]], "the alarm")
+            change("-1")
+            wait_until(lambda: told == [[name], []], "the end of the alarm")
+        finally:
+            watch.stop()
 
 
 @pytest.mark.parametrize("engine", ["kafka", "jetstream"])
