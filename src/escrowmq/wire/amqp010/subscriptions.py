@@ -19,6 +19,7 @@ from escrowmq.wire.amqp010.delivery import OutgoingTransfers, size_of
 from escrowmq.wire.amqp010.headers import header_values
 from escrowmq.wire.amqp010.inflight import CreditWindow, InFlight
 from escrowmq.wire.amqp010.ports import Reply
+from escrowmq.wire.amqp010.queues import check_free
 from escrowmq.wire.amqp010.sequence import Numbers
 from escrowmq.wire.amqp010.shown import RUN_BYTES, Shown
 from escrowmq.wire.delivery_ages import DeliveryAges
@@ -369,7 +370,7 @@ def message_subscribe(session: SessionPort, command: MessageSubscribe, _: Conten
     browses = _choice(command.acquire_mode, "acquire-mode") == AcquireMode.NOT_ACQUIRED
     session.door.check(Operation.CONSUME, queue=command.queue or "")
     queue = session.vhost.queue(command.queue or "")
-    queue.check_access(session.owner)
+    check_free(session, queue)
     selects, options = _arguments_of(session, queue, command.arguments or {})
     session.check_held(SUBSCRIPTION_BYTES, "the subscription")
     if command.exclusive and queue.consumers:

@@ -17,6 +17,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     MessageProperties,
     MessageStop,
     MessageSubscribe,
+    QueueDeclare,
     SessionDetach,
     SessionDetached,
 )
@@ -277,3 +278,15 @@ def test_lists_have_the_age_of_the_oldest_unsettled_delivery() -> None:
     client.do(MessageAccept(((0, 0),)))
     (row,) = endpoint.channel_rows()
     assert row["age_ms"] is None
+
+
+@pytest.mark.rule("EXC-2")
+@pytest.mark.parametrize("auto_delete", [True, False])
+@pytest.mark.parametrize("acquire_mode", [0, 1])
+def test_an_exclusive_queue_has_no_subscription_of_another_connection(auto_delete: bool, acquire_mode: int) -> None:
+    client = Client()
+    client.do(QueueDeclare("q", exclusive=True, auto_delete=auto_delete))
+    client.do(MessageSubscribe("q", "d", 0, acquire_mode))
+    other = Client(client.server, attaches=False)
+    other.attach(1, b"other")
+    other.refused(MessageSubscribe("q", "d", 0, acquire_mode), ErrorCode.RESOURCE_LOCKED)
