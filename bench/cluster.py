@@ -67,6 +67,14 @@ class Cluster(Broker):
                 self._nodes[number] = self._begin(number)
         wait_until(self._whole, f"{self.name} is whole")
 
+    def stop_node(self, node: int) -> None:
+        """Send SIGKILL to a node."""
+        self._kill(node)
+
+    def start_node(self, node: int) -> None:
+        """Start a node that does not run, without waiting for it."""
+        self._nodes[node] = self._begin(node)
+
     def kill_leader(self) -> None:
         """Send SIGKILL to the node that clients use."""
         self._kill(self.ports.index(self.port))

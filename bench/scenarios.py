@@ -32,6 +32,7 @@ from bench.spark_link import measured
 from bench.spark_rows import COLUMNS, PATHS, ROWS
 from bench.spark_rows import measured as paces
 from bench.stalls import STALLS
+from bench.standby_start import STANDBY_STARTS
 from bench.take_overs import TAKE_OVERS
 
 
@@ -205,6 +206,7 @@ SCENARIOS: dict[str, Scenario] = {
         HttpLists(),
         *REPLICATED_RATES,
         *TAKE_OVERS,
+        *STANDBY_STARTS,
         JournalAudit(),
     )
 }

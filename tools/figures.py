@@ -196,6 +196,8 @@ def _replicated_rows(engine: str) -> Rows:
         "freeze": "— `kill -STOP` of the leader to the next confirm",
         "handover": "— handover on purpose to the next confirm",
         "handover.longest": "— the longest of ten",
+        "standby": "— an empty standby follows, behind 10 GB of journal of which 200 MB live",
+        "standby.copied": "— bytes that it has copied",
     }
     return {(f"{name}-{key.partition('.')[0]}", f"{name}-{key}"): title for key, title in titles.items()}
 

@@ -274,7 +274,8 @@ class Leader:
         self._check()
         for attempt in range(ATTEMPTS):
             stamp = Stamp(self.claim.stamp.epoch, self._tail.fold.chain, self._tail.position)
-            data = [encode(replace(entry, stamp=stamp)) for entry in entries]
+            stamped = [replace(entry, stamp=stamp) for entry in entries]
+            data = [encode(entry) for entry in stamped]
             try:
                 positions = self._log.append(data)
             except AppendUnknown:
@@ -284,16 +285,16 @@ class Leader:
                 if attempt == ATTEMPTS - 1:
                     raise
                 continue
-            self._account(data, positions)
+            self._account(stamped, data, positions)
             self._check(entries)
             return
 
-    def _account(self, data: list[bytes], positions: list[int]) -> None:
+    def _account(self, entries: Sequence[Entry], data: list[bytes], positions: list[int]) -> None:
         """Apply the entries that were stored at `positions`, and all entries before and between them."""
-        for each, position in zip(data, positions, strict=True):
+        for entry, each, position in zip(entries, data, positions, strict=True):
             self._check_position(position)
             self._tail.read_to(position)
-            self._tail.take(StoredEntry(position, each))
+            self._tail.take(StoredEntry(position, each), entry)
 
     def _check_position(self, position: int) -> None:
         if position < self._tail.position:

@@ -7,7 +7,6 @@ again and compare.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
@@ -113,16 +112,19 @@ class LogTail:
             for stored in found:
                 self.take(stored)
 
-    def take(self, stored: StoredEntry) -> Applied:
-        """Apply the entry at the next position. Raises EntriesLost if there is a gap before it, and EntryDamaged."""
+    def take(self, stored: StoredEntry, entry: Entry | None = None) -> Applied:
+        """Apply the entry at the next position. `entry` is that one, if the caller has it.
+
+        Raises EntriesLost if there is a gap before it, and EntryDamaged.
+        """
         if stored.position != self.position:
             raise EntriesLost(self.position, f"the entry after it is at {stored.position}")
-        entry = decode(stored.data)
+        entry = decode(stored.data) if entry is None else entry
         if self.position == self._begin and self._begin:
             self.fold = _begun(entry, self.position)
         applied = self.fold.apply(entry, self.position)
         self.position += 1
-        self._recent.append((stored.position, _digest(stored.data)))
+        self._recent.append((stored.position, stored.data))
         if applied.judgement is Judgement.DOUBTFUL:
             self._doubt(entry.stamp)
         self.interrupted = True
@@ -144,7 +146,7 @@ class LogTail:
             if not found:
                 raise EntriesLost(at, f"this node has read up to {self.position}")
             for stored in found:
-                if known.get(stored.position, _digest(stored.data)) != _digest(stored.data):
+                if known.get(stored.position, stored.data) != stored.data:
                     raise EntriesLost(stored.position, "another entry is there now")
                 at = stored.position + 1
 
@@ -210,7 +212,3 @@ def _begun(entry: Entry, position: int) -> Fold:
     if not isinstance(entry, SegmentStart):
         raise EntriesLost(position, "it begins in the middle of a segment; set its retention to unlimited")
     return Fold.begun_at(entry)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=8).digest()

@@ -71,7 +71,7 @@ def unanswered_taken_for_stored(self: Leader, entries: list[Entry]) -> None:
         for entry in entries:
             self._tail.fold.apply(entry, self._tail.position)
         return
-    self._account([encode(entry) for entry in entries], positions)
+    self._account(entries, [encode(entry) for entry in entries], positions)
 
 
 def same_chain(self: LeaderClaim, next_lsn: int) -> bytes:
