@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.brokers import BrokerError, RabbitMQ, free_port
+from bench.brokers import RABBITMQ, BrokerError, RabbitMQ, free_port
 from bench.cluster import NODES, Cluster, answers
 
 RABBITMQ_CLUSTER = "RabbitMQ cluster"
@@ -103,4 +103,4 @@ class RabbitMQCluster(Cluster):
         return all(map(answers, self._ports))
 
     def version(self) -> str:
-        return RabbitMQ.version(self)  # type: ignore[arg-type]
+        return RabbitMQ.version(self).replace(RABBITMQ, self.name)  # type: ignore[arg-type]
