@@ -23,10 +23,12 @@ POLL_SECONDS = 0.02
 
 
 class BrokerProcess:
-    """`escrowmq serve` on 127.0.0.1, on a free port that it keeps across restarts.
+    """`escrowmq serve` on `host`, on a free port that it keeps across restarts.
 
     Its log goes to `log_file`. `args` are added after the options `--listen`, `--data-dir` and `--log-level`.
     """
+
+    host = "127.0.0.1"
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.data_dir = folder / "data"
@@ -37,7 +39,7 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        return f"amqp://guest:guest@{self.host}:{self.port}/"
 
     @property
     def pid(self) -> int:
@@ -53,7 +55,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         return [
             *(sys.executable, "-m", "escrowmq", "serve"),
-            *("--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}", "--log-level", "debug"),
+            *("--data-dir", str(self.data_dir), "--listen", f"{self.host}:{self.port}", "--log-level", "debug"),
             *self.args,
         ]
 

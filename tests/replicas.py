@@ -22,6 +22,8 @@ class ReplicaBroker(BrokerProcess):
     def __init__(self, folder: Path, node: str, url: str, *args: str) -> None:
         super().__init__(folder, "--replicate", url, *args)
         self.node = node
+        self.environment: dict[str, str] = {}
+        """Further variables."""
 
     def begin(self) -> None:
         """Start the process, which prints into the log of the test."""
@@ -31,6 +33,7 @@ class ReplicaBroker(BrokerProcess):
             "ESCROWMQ_REPLICATION_LEASE_SECONDS": LEASE,
             "ESCROWMQ_REPLICATION_SILENCE_SECONDS": "1",
             "ESCROWMQ_REPLICATION_HEARTBEAT_SECONDS": "0.2",
+            **self.environment,
         }
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -49,7 +52,7 @@ class ReplicaBrokers:
     """Three nodes, or another number."""
 
     def __init__(self, folder: Path, url: str, count: int = 3, *args: str) -> None:
-        self.nodes = []
+        self.nodes: list[ReplicaBroker] = []
         for i in range(count):
             (folder / f"n{i}").mkdir(parents=True, exist_ok=True)
             self.nodes.append(ReplicaBroker(folder / f"n{i}", f"n{i}", url, *args))
@@ -97,7 +100,7 @@ def serves(node: ReplicaBroker) -> bool:
     if node.standing().get("role") != "leader":
         return False
     try:
-        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", node.port, socket_timeout=5)).close()
+        pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port, socket_timeout=5)).close()
     except (pika.exceptions.AMQPError, OSError):
         return False
     return True

@@ -19,7 +19,7 @@ _SETTINGS = """\
 process.roles=broker,controller
 node.id={id}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 log.dirs={folder}
 auto.create.topics.enable=false
@@ -42,10 +42,10 @@ class KafkaNodes(EngineNodes):
     engine = "Kafka"
     scheme = "kafka"
 
-    def __init__(self, folder: Path, count: int, settings: str = "") -> None:
-        super().__init__(folder, count)
+    def __init__(self, folder: Path, count: int, host: str = "127.0.0.1", *, settings: str = "") -> None:
+        super().__init__(folder, count, host)
         self._settings = settings
-        servers = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        servers = ",".join(f"{host}:{port}" for port in self.ports)
         self.admin = AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
     @classmethod
@@ -62,6 +62,7 @@ class KafkaNodes(EngineNodes):
             _SETTINGS.format(
                 id=node + 1,
                 voters=voters,
+                host=self.host,
                 port=self.ports[node],
                 controller=self.peer_ports[node],
                 folder=data,

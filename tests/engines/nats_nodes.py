@@ -20,8 +20,10 @@ class NatsNodes(EngineNodes):
     engine = "NATS"
     scheme = "nats"
 
-    def __init__(self, folder: Path, count: int, settings: str = "", further: str = "") -> None:
-        super().__init__(folder, count)
+    def __init__(
+        self, folder: Path, count: int, host: str = "127.0.0.1", *, settings: str = "", further: str = ""
+    ) -> None:
+        super().__init__(folder, count, host)
         self._settings = settings
         self._further = further
         self._monitors = [reserve_port(self) for _ in range(count)]
@@ -39,7 +41,7 @@ class NatsNodes(EngineNodes):
         )
         file = self.folder / f"{node}.conf"
         file.write_text(
-            f'server_name: "n{node}"\nlisten: "127.0.0.1:{self.ports[node]}"\n'
+            f'server_name: "n{node}"\nlisten: "{self.host}:{self.ports[node]}"\n'
             f'http: "127.0.0.1:{self._monitors[node]}"\n'
             f'jetstream {{ store_dir: "{self.folder / str(node)}", max_mem: 64MB, max_file: 20GB\n{self._settings} }}\n'
             f"{cluster}{self._further}"

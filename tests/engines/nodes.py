@@ -33,8 +33,10 @@ class EngineNodes(ABC):
     engine: ClassVar[str]
     scheme: ClassVar[str]
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, host: str = "127.0.0.1") -> None:
         self.folder = folder
+        self.host = host
+        """The address on which clients are served."""
         self.count = count
         self.ports = [reserve_port(self) for _ in range(count)]
         self.peer_ports = [reserve_port(self) for _ in range(count)]
@@ -60,7 +62,7 @@ class EngineNodes(ABC):
 
     def url(self, name: str = "journal", options: str = "") -> str:
         """Return the URL of a log."""
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        hosts = ",".join(f"{self.host}:{port}" for port in self.ports)
         return f"{self.scheme}://{hosts}/{name}?replicas={self.count}{options}"
 
     def start(self) -> None:

@@ -50,7 +50,9 @@ class Worker(ABC):
     def _parameters(self) -> list[pika.ConnectionParameters]:
         """Return the addresses of all nodes. A frozen one is left after a few seconds."""
         return [
-            pika.ConnectionParameters("127.0.0.1", node.port, socket_timeout=3, stack_timeout=4, heartbeat=3)
+            pika.ConnectionParameters(
+                node.host, node.port, socket_timeout=1, stack_timeout=2, retry_delay=0.2, heartbeat=2
+            )
             for node in self._brokers.nodes
         ]
 

@@ -1,4 +1,4 @@
-"""Rounds of faults against three brokers on three nodes of an engine, while clients work."""
+"""Rounds of faults against three brokers on three nodes of an engine, while clients of all protocols work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pika
 from click.testing import CliRunner
@@ -15,12 +16,19 @@ from click.testing import CliRunner
 from escrowmq.cli.replica import replica
 from tests.broker import wait_until
 from tests.engines.nodes import EngineNodes
+from tests.harness.rocketmq_calls import GrpcCalls, RemotingCalls
+from tests.replica_kill import clock, network
+from tests.replica_kill.branches import BranchWorker, ManagerWorker
 from tests.replica_kill.clients import PATIENCE, QUEUE, ConfirmedProducer, TakingConsumer, TransactionalProducer
+from tests.replica_kill.exactly_once import OnceReceiver, OnceSender
+from tests.replica_kill.halves import QUEUES, HalfWorker, declare_topic
 from tests.replica_kill.judge import Known, compare, judge
-from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files
+from tests.replica_kill.nodes import NODES, Node, Nodes
+from tests.replica_kill.roaming import Roaming
+from tests.replicas import ReplicaBroker, journal_files
 
-FAULTS = {
-    "kill the leader": 6,
+FAULTS: Final = {
+    "kill the leader": 4,
     "freeze the leader": 3,
     "kill a standby": 1,
     "hand over": 1,
@@ -28,37 +36,82 @@ FAULTS = {
     "kill a node of the engine": 2,
     "freeze a node of the engine": 1,
 }
-FROZEN_SECONDS = 4.0
+CLOCK_FAULTS: Final = {"set the leader's clock": 1, "set a standby's clock": 1}
+NETWORK_FAULTS: Final = {
+    "cut the way from the leader to the engine": 2,
+    "cut the way from the engine to the leader": 2,
+    "cut the way from the engine to a standby": 1,
+    "fill the disk of n0": 1,
+}
+FROZEN_SECONDS: Final = 4.0
 """Longer than the lease, so that another node leads when the frozen one goes on."""
 
 
 class Rounds:
     """Three brokers, three nodes of an engine, and clients. All randomness is that of `seed`."""
 
-    def __init__(self, folder: Path, nodes: EngineNodes, name: str, seed: int) -> None:
+    def __init__(
+        self, folder: Path, nodes: EngineNodes, name: str, seed: int, net: network.Network | None = None
+    ) -> None:
         self._rng = random.Random(seed)
         self._nodes = nodes
-        self.brokers = ReplicaBrokers(folder, nodes.url(name))
+        self._net = net
+        self.brokers = Nodes(folder, nodes.url(name), net)
         self._producers = [ConfirmedProducer(self.brokers, f"p{index}") for index in range(2)]
         self._transactions = TransactionalProducer(self.brokers, "t")
         self._consumer = TakingConsumer(self.brokers)
+        sender = OnceSender(self.brokers, folder)
+        self._roaming: list[Roaming] = [
+            BranchWorker(self.brokers, seed),
+            ManagerWorker(self.brokers, folder),
+            sender,
+            OnceReceiver(self.brokers, folder, sender),
+            HalfWorker(self.brokers, "R", seed, self._remoting, lambda: RemotingCalls(QUEUES)),
+            HalfWorker(self.brokers, "G", seed + 1, self._grpc, lambda: GrpcCalls("shop")),
+        ]
+        self._deck: list[str] = []
         self.gaps: list[float] = []
         """Seconds from each fault until something was confirmed again."""
 
+    def _node(self, broker: ReplicaBroker) -> Node:
+        return next(node for node in self.brokers.placed if node is broker)
+
+    def _remoting(self, broker: ReplicaBroker) -> int:
+        return self._node(broker).rocketmq.broker_port
+
+    def _grpc(self, broker: ReplicaBroker) -> int:
+        return self._node(broker).rocketmq.grpc
+
     def run(self, rounds: int, report: Callable[[str], None] = print) -> list[Path]:
         """Run rounds, judge what is left, and return the data directories. Fails if something is wrong."""
+        for why in filter(None, (clock.why_not(), "" if self._net is not None else network.why_not())):
+            report(f"some faults are left out: {why}")
         with self.brokers:
-            self.brokers.leader()
+            declare_topic(self.brokers.leader())
             with contextlib.ExitStack() as stack:
                 for worker in (*self._producers, self._transactions, self._consumer):
                     stack.enter_context(worker)
+                for roaming in self._roaming:
+                    stack.enter_context(roaming)
                 self._wait_for_work()
                 for number in range(rounds):
-                    fault = self._rng.choices(list(FAULTS), list(FAULTS.values()))[0]
+                    fault = self._next_fault()
                     self._round(fault)
                     report(f"round {number + 1}: {fault}; confirmed again after {self.gaps[-1]:.1f} s")
-            self._judge()
+            self._judge(report)
         return [node.data_dir for node in self.brokers.nodes]
+
+    def _next_fault(self) -> str:
+        """Take the next fault of a shuffled deck that has each one as often as its weight says."""
+        if not self._deck:
+            faults = {
+                **FAULTS,
+                **({} if clock.why_not() else CLOCK_FAULTS),
+                **({} if self._net is None else NETWORK_FAULTS),
+            }
+            self._deck = [fault for fault, weight in faults.items() for _ in range(weight)]
+            self._rng.shuffle(self._deck)
+        return self._deck.pop()
 
     def _confirmed(self) -> int:
         return sum(len(producer.confirmed) for producer in self._producers)
@@ -66,20 +119,35 @@ class Rounds:
     def _wait_for_work(self) -> None:
         confirmed, committed = self._confirmed(), len(self._transactions.committed)
         taken = len(self._consumer.taken)
-        wait_until(
-            lambda: (
+        done = [worker.done for worker in self._roaming]
+
+        def all_worked() -> bool:
+            for worker in self._roaming:
+                worker.check()
+            return (
                 self._confirmed() >= confirmed + 10
                 and len(self._transactions.committed) > committed
                 and len(self._consumer.taken) > taken
-            ),
-            PATIENCE,
-            "clients to go on\n" + "\n".join(node.log()[-1500:] for node in self.brokers.nodes),
-        )
+                and all(worker.done > before for worker, before in zip(self._roaming, done, strict=True))
+            )
+
+        try:
+            wait_until(all_worked, PATIENCE, "clients to go on")
+        except AssertionError as error:
+            stuck = [
+                type(worker).__name__
+                for worker, before in zip(self._roaming, done, strict=True)
+                if worker.done == before
+            ]
+            raise AssertionError(f"{error}; stuck: {stuck}\n{self._logs()}") from error
+
+    def _logs(self) -> str:
+        return "\n".join(node.log()[-1500:] for node in self.brokers.nodes)
 
     def _round(self, fault: str) -> None:
         with self._fault(fault):
             began, confirmed = time.monotonic(), self._confirmed()
-            wait_until(lambda: self._confirmed() > confirmed, PATIENCE, f"a confirm after: {fault}")
+            wait_until(lambda: self._confirmed() > confirmed, PATIENCE, f"a confirm after: {fault}\n{self._logs()}")
             self.gaps.append(time.monotonic() - began)
         for node in self.brokers.nodes:
             if node.process.poll() is not None:
@@ -89,8 +157,8 @@ class Rounds:
 
     @contextlib.contextmanager
     def _fault(self, fault: str) -> Iterator[None]:
-        leader = self.brokers.leader()
-        standby = self._rng.choice([node for node in self.brokers.nodes if node is not leader])
+        leader = self._node(self.brokers.leader())
+        standby = self._rng.choice([node for node in self.brokers.placed if node is not leader])
         engine = self._rng.randrange(self._nodes.count)
         match fault:
             case "kill the leader":
@@ -116,9 +184,33 @@ class Rounds:
                 yield
                 self._nodes.thaw(engine)
                 return
+            case "set the leader's clock" | "set a standby's clock":
+                node = leader if "leader" in fault else standby
+                assert node.clock is not None
+                node.clock.set(self._rng.choice(clock.SHIFTS))
+            case "fill the disk of n0":
+                with self.brokers.full_disk():
+                    yield
+                return
+            case _:
+                yield from self._cut(fault, leader, standby)
+                return
         yield
 
-    def _judge(self) -> None:
+    def _cut(self, fault: str, leader: Node, standby: Node) -> Iterator[None]:
+        """Cut the network in one direction. If it is that of the leader, another node leads before the cut ends. The
+        clients of the leader wait meanwhile, as long as they have no timeouts.
+        """
+        assert self._net is not None
+        node = standby if "standby" in fault else leader
+        with self._net.cut(self.brokers.placed.index(node), outgoing="to the engine" in fault):
+            if node is not leader:
+                yield
+                return
+            self.brokers.leader(but=leader)
+        yield
+
+    def _judge(self, report: Callable[[str], None]) -> None:
         leader = self.brokers.leader()
         judge(
             Known(
@@ -130,6 +222,12 @@ class Rounds:
                 left=contents(leader),
             )
         )
+        for worker in self._roaming:
+            worker.finish(leader)
+            worker.judge(leader)
+        checks = sum(worker.checks for worker in self._roaming if isinstance(worker, HalfWorker))
+        pieces = ", ".join(f"{type(worker).__name__} {worker.done}" for worker in self._roaming)
+        report(f"{self._confirmed()} confirms, {len(self._transactions.committed)} commits, {pieces}, {checks} checks")
         self.brokers.followed()
         for node in self.brokers.nodes:
             node.kill()
@@ -138,7 +236,7 @@ class Rounds:
 
 def contents(broker: ReplicaBroker) -> list[bytes]:
     """Return the bodies of all messages in the queue, which keeps them."""
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port))
+    connection = pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
     channel = connection.channel()
     found = []
     while True:
@@ -148,3 +246,6 @@ def contents(broker: ReplicaBroker) -> list[bytes]:
         found.append(body)
     connection.close()
     return found
+
+
+__all__ = ["NODES", "Rounds", "contents"]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.harness.rocketmq_calls import Answered, Asked, Calls
+from tests.harness.rocketmq_calls import Answered, Asked, Calls, Checked
 
 _TIMEOUT: Final = 30.0
 _CHUNK: Final = 1 << 18
@@ -17,9 +17,11 @@ Note = Callable[[Answered], None]
 class Wire:
     """A connection. Raises OSError when the broker is gone."""
 
-    def __init__(self, port: int, calls: Calls) -> None:
+    def __init__(self, port: int, calls: Calls, host: str = "127.0.0.1") -> None:
+        self.checked: list[Checked] = []
+        """The checks that the broker has asked for meanwhile."""
         self._calls = calls
-        self._socket = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
+        self._socket = socket.create_connection((host, port), _TIMEOUT)
         self._socket.sendall(calls.opening())
 
     def exchange(self, requests: Sequence[Asked], note: Note, *, all_answered: bool = False) -> None:
@@ -33,6 +35,8 @@ class Wire:
             for each in calls.read(data):
                 if isinstance(each, Answered):
                     note(each)
+                else:
+                    self.checked.append(each)
 
     def close(self) -> None:
         """Close the connection."""

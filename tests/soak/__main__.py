@@ -8,6 +8,8 @@ world of the simulator runs on a simulated log. Each part is left out if its opt
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,10 +17,7 @@ from pathlib import Path
 import click
 
 from tests.backup_kill.rounds import Rounds
-from tests.engines.kafka_nodes import KafkaNodes
-from tests.engines.nats_nodes import NatsNodes
-from tests.engines.nodes import EngineNodes
-from tests.replica_kill.rounds import Rounds as ReplicaRounds
+from tests.replica_kill.__main__ import KINDS
 from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.histories import run_histories
 from tests.soak.load import Soak, audit
@@ -40,7 +39,10 @@ KILLS_PER_MINUTE = 1
 )
 @click.option("--backups", default=50, show_default=True, help="How often a backup is made under load and restored.")
 @click.option(
-    "--take-overs", default=1000, show_default=True, help="Rounds of faults with replicated brokers, on both engines."
+    "--take-overs",
+    default=2000,
+    show_default=True,
+    help="Rounds of faults with replicated brokers, half on each engine.",
 )
 @click.option(
     "--histories",
@@ -62,8 +64,8 @@ def main(
         with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
             run_moments(Path(folder), kills, seed, click.echo)
         click.echo(f"{kills} kills and freezes around a Spark query: every message was moved exactly once")
-    for kind in (NatsNodes, KafkaNodes):
-        replicate(kind, take_overs // 2, seed)
+    for engine in KINDS:
+        replicate(engine, take_overs // 2, seed)
     if histories:
         run_histories(histories, seed, click.echo)
     click.echo("no guarantee was violated")
@@ -84,20 +86,16 @@ def load(minutes: float, period: float, size: int, seed: int) -> None:
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
 
 
-def replicate(kind: type[EngineNodes], rounds: int, seed: int) -> None:
-    """Kill and freeze replicated brokers and nodes of their engine. Each node's journal must be clean."""
+def replicate(engine: str, rounds: int, seed: int) -> None:
+    """Harm replicated brokers and nodes of their engine. Each node's journal must be clean."""
+    kind = KINDS[engine]
     if not rounds:
         return
     if (why := kind.missing()) is not None:
         click.echo(f"left out: replication on {kind.engine}, because it {why}")
         return
-    with tempfile.TemporaryDirectory(prefix="escrowmq-replica-kill-") as name:
-        folder = Path(name)
-        with kind(folder / "engine", 3) as nodes:
-            data_dirs = ReplicaRounds(folder, nodes, "soak", seed).run(rounds, click.echo)
-        for index, data_dir in enumerate(data_dirs):
-            audit(data_dir, folder / f"audit-{index}")
-    click.echo(f"{rounds} rounds of faults on {kind.engine}: nothing confirmed was lost, and every journal is clean")
+    options = ["--rounds", str(rounds), "--seed", str(seed), "--engine", engine]
+    subprocess.run([sys.executable, "-u", "-m", "tests.replica_kill", *options], check=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""Clocks of single processes that a test sets forward and back, by a library that it compiles."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).with_name("clock.c")
+SHIFTS: Final = (-86_400, -3600, -30, 30, 3600, 86_400 * 40)
+"""By how many seconds a clock is set."""
+
+
+def why_not() -> str:
+    """Return why clocks cannot be set here; empty if they can."""
+    if sys.platform != "linux":
+        return "clocks are set by a library for Linux"
+    return "" if shutil.which("cc") else "clocks are set by a library, and there is no C compiler"
+
+
+def compiled(folder: Path) -> Path:
+    """Compile the library."""
+    library = folder / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+    return library
+
+
+class Clock:
+    """The clock of one process and its successors."""
+
+    def __init__(self, library: Path, file: Path) -> None:
+        self._file = file
+        self._shift = 0
+        file.write_bytes(struct.pack("<q", 0))
+        self.environment = {"LD_PRELOAD": str(library), "ESCROWMQ_TESTS_CLOCK": str(file)}
+
+    def set(self, seconds: int) -> None:
+        """Set it forward, or back."""
+        self._shift += seconds
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("<q", self._shift))
