@@ -36,6 +36,7 @@ CHANNEL: Final = 4  # a channel that returns all that it holds, apart from its c
 LINK: Final = 4  # a link that is detached because its session ends, or a terminus that ends with its owner
 DECLARED: Final = 8  # a stream that is made for a topic
 DEADLINE: Final = 5  # a deadline that is due, apart from the work that its action counts itself
+IN_DOUBT: Final = 2  # branches in doubt that are reported together that cost one unit
 DELETED: Final = 4  # a queue that is deleted, apart from its messages, bindings and consumers
 _HANDOVER: Final = 1
 _ALIKE: Final = 4

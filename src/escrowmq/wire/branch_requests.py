@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from escrowmq.core.access.table import Operation
+from escrowmq.core.budget import IN_DOUBT
 
 if TYPE_CHECKING:
     from escrowmq.core.access.door import Door
@@ -74,4 +75,5 @@ def commit(client: BranchClient, xid: Xid, *, one_phase: bool) -> Request:
 def in_doubt(client: BranchClient) -> list[Xid]:
     """Return the xids of the branches in doubt that the user may see (DTX-10)."""
     found = client.broker.branches.in_doubt(client.vhost.name)
+    client.broker.engine.requests.left -= len(found) // IN_DOUBT
     return [branch.xid for branch in found if client.door.allows(Operation.LIST_BRANCH, branch=branch)]

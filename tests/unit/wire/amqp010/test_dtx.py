@@ -81,6 +81,16 @@ def test_recover_names_all_branches_in_doubt_at_once() -> None:
     assert client.do(DtxRecover()) == RecoverResult(Array([], code=STRUCT32))
 
 
+@pytest.mark.rule("FAIR-1")
+def test_reports_of_many_branches_are_divided_into_turns() -> None:
+    client = Client()
+    prepared(client, *[Xid(7, b"g%d" % number, b"b") for number in range(100)])
+    client.server.broker.engine.requests.turn = client.server.broker.engine.requests.left = 50
+    client.server.receive(client.port, b"".join([client.octets(DtxRecover()) for _ in range(3)]))
+    client.collect()
+    assert client.port.endpoint.unread > 0
+
+
 @pytest.mark.rule("DTX-11")
 @pytest.mark.parametrize(("commit", "status"), [(True, XaStatus.XA_HEURCOM), (False, XaStatus.XA_HEURRB)])
 @pytest.mark.parametrize("call", [DtxCommit, DtxRollback])
