@@ -102,6 +102,8 @@ class Follower:
         self._gone: tuple[float, int] | None = None
         """Since when the leader's process has ended and nothing has counted, and how much had counted then."""
         self._synced_at = 0.0
+        self.synced_lsn = 0
+        """Everything before it is on this node's disk; 0 until the log was read to its end."""
         self._watched = False
         """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
         self._written: tuple[SegmentPlace, TakeOver | None] | None = None
@@ -153,6 +155,7 @@ class Follower:
                     self._check_map()
                 if not whole:
                     whole = True
+                    self._sync()
                     followed()
                 self._look_for_leader()
                 self._report()
@@ -231,7 +234,9 @@ class Follower:
         self.note()
 
     def _sync(self) -> None:
+        end = self.copy.end_lsn
         self.copy.sync()
+        self.synced_lsn = end
         self._synced_at = time.monotonic()
         self.write_places()
 

@@ -55,7 +55,7 @@ class Standby:
         self._amqp = [each for each in bound if each.scheme not in (*HTTP_SCHEMES, *ROCKETMQ_SCHEMES)]
         http = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
         self._http = HttpProcess(config, http.sockets) if http is not None else None
-        known = {"ping": self._ping, "replica.status": self._status}
+        known = {"ping": self._ping, "replica.status": self._status, "journal.synced": self._synced}
         self._admin = AdminServer(StandbyOperations(follower, known))
         self._refusing = Refusing(lambda: follower.view.leader_url)
 
@@ -88,6 +88,13 @@ class Standby:
 
     async def _ping(self) -> str:
         return "standby"
+
+    async def _synced(self) -> int:
+        """See `JournalAdmin.synced`. A backup asks for it."""
+        synced = self._follower.synced_lsn
+        if not synced:
+            raise OperationRefused("this node still reads the replicated log")
+        return max(synced, self._follower.copy.snapshot_lsn)  # a snapshot takes effect after a sync
 
     async def _status(self) -> dict[str, Any]:
         return described(self._follower, self._watch.view)

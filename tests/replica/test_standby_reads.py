@@ -1,0 +1,72 @@
+"""A standby's data directory is read while it follows: backup, restore, inspection, and the audit by Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.broker import wait_until
+from tests.engines.conftest import ENGINES
+from tests.replica_kill.clients import ConfirmedProducer
+from tests.replicas import ReplicaBroker, ReplicaBrokers
+from tests.soak.load import audit
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaBrokers]:
+    """Two brokers on an engine of one node, and a client that publishes all the time."""
+    kind = ENGINES[request.param]
+    if (why := kind.missing()) is not None:
+        pytest.skip(f"{kind.engine}: {why}")
+    folder = tmp_path_factory.mktemp("reads")
+    with kind(folder / "engine", 1) as nodes, ReplicaBrokers(folder, nodes.url("reads"), 2) as found:
+        leader = found.leader()
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", leader.port))
+        stream = {"x-queue-type": "stream"}
+        connection.channel().queue_declare("history", durable=True, arguments=stream)
+        connection.close()
+        with ConfirmedProducer(found, "p") as producer:
+            wait_until(lambda: len(producer.confirmed) > 50, 60, "confirms")
+            yield found
+
+
+@pytest.fixture
+def standby(brokers: ReplicaBrokers) -> ReplicaBroker:
+    leader = brokers.leader()
+    (found,) = (node for node in brokers.nodes if node is not leader)
+    wait_until(lambda: bool(found.standing().get("lsn")), 60, "the standby to follow")
+    return found
+
+
+def escrowmq(*arguments: str | Path) -> str:
+    command = [sys.executable, "-m", "escrowmq", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_standby_is_backed_up_and_the_backup_is_whole(standby: ReplicaBroker, tmp_path: Path) -> None:
+    escrowmq("backup", tmp_path / "backup", "--data-dir", standby.data_dir)
+    escrowmq("restore", tmp_path / "backup", "--check")
+    escrowmq("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored")
+    assert "history" in escrowmq("inspect", tmp_path / "restored", "--records")
+
+
+def test_the_journal_of_a_standby_is_inspected(standby: ReplicaBroker) -> None:
+    before = standby.standing()["lsn"]
+    assert "history" in escrowmq("inspect", standby.data_dir, "--records")
+    wait_until(lambda: standby.standing()["lsn"] > before, 60, "the standby to follow on")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="needs Spark")
+@pytest.mark.slow
+def test_a_standby_is_audited(standby: ReplicaBroker, tmp_path: Path) -> None:
+    audit(standby.data_dir, tmp_path / "audit")
+    before = standby.standing()["lsn"]
+    wait_until(lambda: standby.standing()["lsn"] > before, 60, "the standby to follow on")
