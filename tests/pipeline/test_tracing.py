@@ -54,7 +54,7 @@ def test_the_command_prints_a_line_for_each_record(tmp_path: Path, capsys: pytes
 def test_an_id_that_no_message_has_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of_identities(tmp_path)
     assert main(["audit", str(tmp_path), "--message", "m-9"]) == 2
-    assert capsys.readouterr().err == f"escrowmq: no message in {tmp_path} has the message id 'm-9'\n"
+    assert capsys.readouterr().err == f"escrowmq: no message with the id 'm-9' was on a queue in {tmp_path}\n"
 
 
 def test_an_audit_needs_a_folder_for_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,7 +180,7 @@ def _tell(journal: Path, message: str, *, quiet: bool) -> int:
     except NoJournalError as error:
         raise AuditError(str(error)) from error
     if not found:
-        raise AuditError(f"no message in {journal} has the message id {message!r}")
+        raise AuditError(f"no message with the id {message!r} was on a queue in {journal}")
     for life in found:
         for line in described(life):
             click.echo(line)

@@ -60,6 +60,8 @@ def _one(operation: str) -> Callable[[Reading], Awaitable[Any]]:
 ESCROW_ROUTES: Final[Mapping[str, ReadRoute]] = {
     "escrow/branches": ReadRoute(_list("tx.list"), MONITORS),
     "escrow/branches/{xid}": ReadRoute(_one("tx.show"), MONITORS),
+    # It shows the beginnings of the messages.
+    "escrow/branches/{xid}/messages": ReadRoute(_one("tx.messages"), ADMINISTRATORS),
     "escrow/half-messages": ReadRoute(_half_messages, MONITORS),
     # It shows the beginning of the message.
     "escrow/half-messages/{vhost}/{transaction}": ReadRoute(_one("half.show"), ADMINISTRATORS),

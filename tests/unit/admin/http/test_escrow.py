@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
@@ -43,6 +44,22 @@ def test_branches_are_listed_and_shown() -> None:
     assert [(row["xid"], row["state"]) for row in rows] == [(str(xid), "prepared") for xid in site.xids]
     (published,) = site.get(site.paths[0], "m").json["published"]
     assert (published["queue"], published["messages"]) == ("q", 1)
+
+
+def test_the_messages_of_a_branch_are_shown_to_administrators() -> None:
+    site = InDoubt()
+    found = site.get(f"{site.paths[0]}/messages").json
+    assert (found["taken"], found["all"]) == ([], True)
+    assert [row["queues"] for row in found["brought"]] == [["q"]]
+    assert site.get(f"{site.paths[0]}/messages", "m").status == 401
+    assert site.get("/api/escrow/branches/1%3A00%3A00/messages").status == 404
+
+
+def test_a_branch_is_found_by_the_name_that_postgresql_has_for_it() -> None:
+    site = InDoubt()
+    xid = site.xids[0]
+    name = f"{xid.format_id}_{b64encode(xid.gtrid).decode()}_{b64encode(xid.bqual).decode()}"
+    assert site.get(f"/api/escrow/branches/{quote(name, safe='')}").json["xid"] == str(xid)
 
 
 @pytest.mark.parametrize(
