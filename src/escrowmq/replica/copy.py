@@ -204,7 +204,7 @@ class DiskCopy:
             return
         for lsn, name in self._segments():
             if lsn == frames[0].lsn:
-                self._storage.delete(name)
+                self._delete_for_good(name)
         self._events.cut(frames[0].lsn, len(frames))
 
     def note_end(self) -> None:
@@ -347,16 +347,25 @@ class DiskCopy:
             if keep:
                 self._storage.replace(name, name + DIVERGED)
             else:
-                self._storage.delete(name)
+                self._delete_for_good(name)
         for kind, at, name in self._files():
             if kind == fmt.TYPE_SNAPSHOT and at > lsn:
-                self._storage.delete(name)
+                self._delete_for_good(name)
         current.cut()
         self._diverged = True
         if keep:
             self._events.diverged(lsn, frames, names)
         elif frames:
             self._events.cut(lsn, frames)
+
+    def _delete_for_good(self, name: str) -> None:
+        """Delete a file with something that never counted. It must not come back after a power failure, when clients
+        have been served without it; a name may come back, so the content goes first.
+        """
+        self._storage.truncate(name, fmt.FILE_HEADER_SIZE)
+        self._storage.sync(name)
+        self._storage.finish(name)
+        self._storage.delete(name)
 
     def _note_removed(self, data: bytes) -> None:
         """Take the holes from a frame's records about deleted segments."""

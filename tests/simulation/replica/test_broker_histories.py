@@ -19,10 +19,12 @@ RARE: Final = {"a frame that never counted comes back": 126}
 FOUND: Final = {
     "LinkWorld": (25, 63, 202),
     "GroupWorld": (20, 221, 264),
+    "HalfWorld": (226,),
     "SessionBranchWorld": (285,),
 }
-"""The seeds of histories that found faults. In 25 and 63, the log loses the only snapshot that covers a gap;
-in the others, it loses claims, and a copy that has counted in one of them is not the newest.
+"""The seeds of histories that found faults. In 25 and 63, the log loses the only snapshot that covers a gap. In that of
+half messages, a frame that was dropped comes back after a power failure. In the others, the log loses claims, and a
+copy that has counted in one of them is not the newest.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -224,6 +225,24 @@ def test_a_single_frame_ahead_is_dropped_after_another_leader_has_served(frames:
     assert [what for what, _, _ in again.events.told] == ["cut"] * (not restored)
     assert again.leader.take_over()
     assert again.leader.restore(again.copy.pieces_ahead()) == restored
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_frame_that_was_dropped_does_not_come_back_after_a_power_failure(seed: int) -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    fill(first.lead(), 2)
+    fill(opened(first.disk), 1)  # it never counts, and has a segment of its own
+    assert other.leader.take_over()
+    again = Node(log, "a", first.disk)
+    again.follow()
+    again.copy.drop_uncounted(again.tail.fold.epoch)
+    assert [(what, frames) for what, _, frames in again.events.told] == [("cut", 1)]
+    first.disk._rng = random.Random(seed)
+    first.disk.crash()
+    third = Node(log, "a", first.disk)
+    third.follow()
+    assert not any(part.frames for part in third.copy.ahead())
 
 
 def test_an_unreadable_epoch_is_the_least_one() -> None:
