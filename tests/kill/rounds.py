@@ -1,11 +1,13 @@
-"""Rounds of load, kill -9 and checks on one data directory."""
+"""Rounds of load, an abrupt end and checks on one data directory."""
 
 from __future__ import annotations
 
 import random
+import resource
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +20,7 @@ from tests.kill.sessions import (
     CommittingSession,
     ConfirmingSession,
     MovingSession,
+    SessionClient,
     declare_queues,
     stock,
 )
@@ -31,6 +34,7 @@ segment_bytes = "1MiB"
 snapshot_bytes = "1MiB"
 """
 _STEP = 1_000_000  # keeps the message numbers of different rounds apart
+_ROOM = (4096, 100_000, 300_000, 700_000, 1_000_000)  # bytes of a segment after which the disk is full
 
 
 class Crew(Protocol):
@@ -40,6 +44,9 @@ class Crew(Protocol):
 
     def __init__(self, url: str, first: int, rng: random.Random) -> None:
         """Connect. Messages are numbered from `first` on."""
+
+    def close(self) -> None:
+        """Close the connections, which are lost."""
 
     def reckon(self, url: str) -> None:
         """Check what is left after the restart."""
@@ -66,6 +73,9 @@ class ChannelCrew:
             Acking(url, ledger, random.Random(rng.random())).work,
         ]
 
+    def close(self) -> None:
+        """Do nothing: pika closes its sockets when they are collected."""
+
     def reckon(self, url: str) -> None:
         self._ledger.sent = self._single.next
         reckon(url, self._ledger)
@@ -86,14 +96,19 @@ class SessionCrew:
         stock(url, "stock", branch_ledger, first, 2000)
         self._single = ConfirmingSession(url, "single", first, ledger.confirmed.add)
         self._branches = BranchMovingSession(url, branch_ledger, first, random.Random(rng.random()))
-        self.workers = [
-            self._single.work,
-            ConfirmingSession(url, "plain", first, ledger.kept.add).work,
-            CommittingSession(url, ledger, first, random.Random(rng.random())).work,
-            MovingSession(url, ledger, random.Random(rng.random())).work,
-            self._branches.work,
-            AcceptingSession(url, ledger, random.Random(rng.random())).work,
+        self._clients: list[SessionClient] = [
+            self._single,
+            ConfirmingSession(url, "plain", first, ledger.kept.add),
+            CommittingSession(url, ledger, first, random.Random(rng.random())),
+            MovingSession(url, ledger, random.Random(rng.random())),
+            self._branches,
+            AcceptingSession(url, ledger, random.Random(rng.random())),
         ]
+        self.workers = [client.work for client in self._clients]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
 
     def reckon(self, url: str) -> None:
         self._ledger.sent = self._single.next
@@ -114,10 +129,30 @@ def _told(ledger: Ledger) -> str:
     )
 
 
+def kill(broker: BrokerProcess, rng: random.Random) -> None:
+    """End the broker by kill -9."""
+    del rng
+    broker.kill()
+
+
+def fill_disk(broker: BrokerProcess, rng: random.Random) -> None:
+    """Let the broker's writes fail, as on a full disk. It ends by itself (DUR-2)."""
+    size = rng.choice(_ROOM)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size, size))
+    broker.wait()
+
+
 def run_rounds(
-    folder: Path, rounds: int, seed: int, report: Callable[[str], object] = len, crew: type[Crew] = ChannelCrew
+    folder: Path,
+    rounds: int,
+    seed: int,
+    report: Callable[[str], object] = len,
+    crew: type[Crew] = ChannelCrew,
+    end: Callable[[BrokerProcess, random.Random], None] = kill,
 ) -> None:
-    """Run the rounds. Raises AssertionError with round and seed for the first violated guarantee."""
+    """Run the rounds, each of which stops the broker by `end`. Raises AssertionError with round and seed for the first
+    violated guarantee.
+    """
     config = folder / "escrowmq.toml"
     config.write_text(CONFIG, encoding="utf-8")
     rng = random.Random(seed)
@@ -125,25 +160,27 @@ def run_rounds(
         for number in range(rounds):
             try:
                 clients = crew(broker.url, number * _STEP, rng)
-                lived = _load_and_kill(broker, clients.workers, rng.uniform(0.05, 1.0))
+                lifetime = rng.uniform(0.05, 1.0)
+                lived = _load_and_end(clients.workers, lifetime, partial(end, broker, rng))
+                clients.close()
                 broker.start()
                 clients.reckon(broker.url)
             except AssertionError as error:
                 raise AssertionError(f"round {number} of seed {seed}: {error}\n{broker.log()[-4000:]}") from error
-            report(f"round {number + 1}/{rounds}: killed after {lived:.2f} s; {clients.told}")
+            report(f"round {number + 1}/{rounds}: ended after {lived:.2f} s; {clients.told}")
 
 
-def _load_and_kill(broker: BrokerProcess, workers: list[Callable[[], None]], lifetime: float) -> float:
+def _load_and_end(workers: list[Callable[[], None]], lifetime: float, end: Callable[[], None]) -> float:
     clients = [Client(work) for work in workers]
     for client in clients:
         client.start()
     started = time.monotonic()
-    threading.Event().wait(lifetime)  # the random moment of the kill
-    broker.kill()
+    threading.Event().wait(lifetime)  # the random moment of the end
+    end()
     for client in clients:
         client.stopped.set()
         client.join(30)
-        assert not client.is_alive(), "a client hangs after the broker was killed"
+        assert not client.is_alive(), "a client hangs after the broker has ended"
         if client.error is not None:
             raise client.error
     return time.monotonic() - started

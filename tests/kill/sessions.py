@@ -55,13 +55,28 @@ def stock(url: str, queue: str, ledger: Ledger, first: int, count: int) -> None:
     session.close()
 
 
-class ConfirmingSession:
+class SessionClient:
+    """A client with one session."""
+
+    def __init__(self, url: str) -> None:
+        self._session = RawSession(url)
+
+    def work(self) -> None:
+        """Do some work. Called again and again."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connection, which may be lost."""
+        self._session.close()
+
+
+class ConfirmingSession(SessionClient):
     """Publishes numbered messages with a window of those that are neither completed nor accepted."""
 
     def __init__(self, url: str, queue: str, first: int, note: Callable[[int], None]) -> None:
         self.next = first
         self._queue, self._note = queue, note
-        self._session = RawSession(url)
+        super().__init__(url)
         self._session.on_accepted = self._accepted
         self._by_command: dict[int, int] = {}
         self._unanswered = 0
@@ -84,12 +99,12 @@ class ConfirmingSession:
         self._session.pump()
 
 
-class AcceptingSession:
+class AcceptingSession(SessionClient):
     """Accepts most of its deliveries outside transactions, and notes which acceptances are complete."""
 
     def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._ledger, self._rng = ledger, rng
-        self._session = RawSession(url)
+        super().__init__(url)
         self._session.subscribe("plain")
 
     def work(self) -> None:
@@ -105,13 +120,13 @@ class AcceptingSession:
             session.send(_accept(some), partial(ledger.removed.update, bodies))
 
 
-class CommittingSession:
+class CommittingSession(SessionClient):
     """Publishes to several queues in transactions, sends commits ahead, and rolls some transactions back."""
 
     def __init__(self, url: str, ledger: Ledger, first: int, rng: random.Random) -> None:
         self.next = first
         self._ledger, self._rng = ledger, rng
-        self._session = RawSession(url)
+        super().__init__(url)
         self._session.send(TxSelect())
         self._ahead = 0
 
@@ -135,14 +150,14 @@ class CommittingSession:
         self._session.pump()
 
 
-class MovingSession:
+class MovingSession(SessionClient):
     """Moves messages from one queue to another in transactions, whose commits it sends ahead."""
 
     source, target = "work", "done"
 
     def __init__(self, url: str, ledger: Ledger, rng: random.Random) -> None:
         self._ledger, self._rng = ledger, rng
-        self._session = RawSession(url)
+        super().__init__(url)
         self._ahead = 0
         self._begin()
         self._session.subscribe(self.source)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kill.ledger import Ledger, Transaction
-from tests.kill.rounds import SessionCrew, run_rounds
+from tests.kill.rounds import ChannelCrew, Crew, SessionCrew, fill_disk, run_rounds
 
 
 @pytest.mark.rule("TX-5")
@@ -34,6 +34,18 @@ def test_ten_kills(tmp_path: Path) -> None:
 def test_ten_kills_under_sessions(tmp_path: Path) -> None:
     """Over AMQP 0-10, with raw clients that send ahead."""
     run_rounds(tmp_path, 10, seed=3, crew=SessionCrew)
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.rule("DUR-2")
+@pytest.mark.rule("TX-5")
+@pytest.mark.rule("DTX-8")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pika leaves sockets open
+@pytest.mark.parametrize("crew", [ChannelCrew, SessionCrew])
+def test_four_full_disks(tmp_path: Path, crew: type[Crew]) -> None:
+    run_rounds(tmp_path, 4, seed=4, crew=crew, end=fill_disk)
 
 
 @pytest.mark.long
