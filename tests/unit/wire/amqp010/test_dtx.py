@@ -25,6 +25,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     ExecutionException,
     ExecutionResult,
     GetTimeoutResult,
+    MessageAccept,
     QueueDeclare,
     RecoverResult,
     SessionDetach,
@@ -38,7 +39,7 @@ from escrowmq.wire.amqp010.codec.types import Array
 from escrowmq.wire.amqp010.dtx import STATUSES, STRUCT32
 from tests.unit.wire.amqp010.branches import MANY, X, Y, done, much_work, work
 from tests.unit.wire.amqp010.clients import Client, SharingServer, server
-from tests.unit.wire.amqp010.messaging import publish
+from tests.unit.wire.amqp010.messaging import publish, subscribe
 from tests.unit.wire.amqp091.clients import bodies
 
 OK = XaResult(XaStatus.XA_OK)
@@ -264,20 +265,66 @@ def test_branches_belong_to_their_virtual_host() -> None:
     stranger.refused(DtxCommit(X), 404)
 
 
-@pytest.mark.rule("DTX-14", "TX-13")
-def test_the_work_of_a_branch_is_limited() -> None:
-    made = server(transaction=Limits(operations=2))
-    client = Client(made)
+SIZE = 10_000
+"""The octets of each message, which dwarf what a message needs besides."""
+
+
+def limited(limits: Limits) -> Client:
+    """Return a client with a branch that has two messages, which its limits allow."""
+    client = Client(server(transaction=limits))
     client.do(QueueDeclare("q", durable=True))
     client.do(DtxSelect())
     client.do(DtxStart(X))
-    publish(client, b"1", b"2")
-    client.inbox.clear()
+    publish(client, bytes(SIZE), bytes(SIZE))
+    client.completes(3, 4)
+    return client
+
+
+LIMITS = pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(operations=2), "transaction has more than 2 operations"),
+        (Limits(bytes=2 * SIZE + SIZE // 2), f"transaction has more than {2 * SIZE + SIZE // 2} bytes"),
+    ],
+    ids=["operations", "bytes"],
+)
+
+
+@pytest.mark.rule("DTX-14", "TX-13")
+@LIMITS
+def test_the_work_of_a_branch_is_limited(limits: Limits, reason: str) -> None:
+    client = limited(limits)
     number = client.sent[1]
-    publish(client, b"3")
-    client.raised(506, number)
-    assert second(made).do(DtxPrepare(X)) == XaResult(XaStatus.XA_RBROLLBACK)
-    assert bodies(made, "q") == []
+    publish(client, bytes(SIZE))
+    assert (client.raised(506, number).description or "").startswith(reason)
+    assert second(client.server).do(DtxPrepare(X)) == XaResult(XaStatus.XA_RBROLLBACK)
+    assert bodies(client.server, "q") == []
+
+
+@pytest.mark.rule("TX-13")
+@LIMITS
+def test_work_up_to_the_limit_is_committed(limits: Limits, reason: str) -> None:
+    client = limited(limits)
+    assert client.do(DtxEnd(X)) == OK
+    assert client.do(DtxPrepare(X)) == OK
+    assert client.do(DtxCommit(X)) == OK
+    assert bodies(client.server, "q") == [bytes(SIZE)] * 2
+
+
+@pytest.mark.rule("DTX-14", "TX-13")
+def test_acceptances_count_as_work_of_a_branch() -> None:
+    client = Client(server(transaction=Limits(operations=2)))
+    client.do(QueueDeclare("q", durable=True))
+    publish(client, b"0", b"1", b"2")
+    client.inbox.clear()
+    subscribe(client)
+    client.inbox.clear()
+    client.do(DtxSelect())
+    client.do(DtxStart(X))
+    client.do(MessageAccept(((0, 1),)))
+    client.refused(MessageAccept(((2, 2),)), 506)
+    assert second(client.server).do(DtxPrepare(X)) == XaResult(XaStatus.XA_RBROLLBACK)
+    assert sorted(bodies(client.server, "q")) == [b"0", b"1", b"2"]
 
 
 KINDS: Any = (DtxStart, DtxEnd, DtxPrepare, DtxCommit, DtxRollback, DtxForget, DtxGetTimeout, DtxSetTimeout, DtxRecover)
