@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from escrowmq.admin.http.attempts import is_this_machine, network_of
 from escrowmq.admin.http.headers import completed
-from escrowmq.admin.http.unread import UNREAD_SECONDS, BoundedSending, UnreadAnswers
+from escrowmq.admin.http.unread import PIECE_BYTES, UNREAD_SECONDS, BoundedSending, UnreadAnswers
 
 REQUEST_SECONDS: Final = 20.0
 """The time from the beginning of a connection, or from the first octets of a later request, to a request's end."""
@@ -46,6 +46,7 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Await the first request."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(PIECE_BYTES)  # with TLS, half a mebibyte would be the default
         self.app = BoundedSending(self.app, self.unread, transport.abort)
         self._make_room()
         self._await_request()

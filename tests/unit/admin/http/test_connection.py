@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,21 @@ from uvicorn.server import ServerState
 
 from escrowmq.admin.http import connection, unread
 from escrowmq.admin.http.connection import TimedProtocol
+from tests.certificates import Authority
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the contexts of a server and of a client that does not look at its name."""
+    certificate, key = Authority(folder).issue("localhost")
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(certificate, key)
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
+    return serving, asking
+
+
 INCOMPLETE = {
     "nothing": b"",
     "a head without an end": b"GET / HTTP/1.1\r\nHost: x\r\n",
@@ -123,7 +137,11 @@ def test_an_address_has_a_limit_of_its_own_unless_it_is_this_machine(
 
 @pytest.mark.rule("SEC-4")
 @pytest.mark.parametrize("kind", ["a large answer", "many small ones", "an answer before the connection is closed"])
-def test_a_client_that_does_not_read_is_disconnected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_client_that_does_not_read_is_disconnected(
+    kind: str, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, asking = contexts(tmp_path) if tls else (None, None)
     for module in (connection, unread):
         monkeypatch.setattr(module, "UNREAD_SECONDS", 0.3)
     large = kind != "many small ones"
@@ -146,11 +164,14 @@ def test_a_client_that_does_not_read_is_disconnected(kind: str, monkeypatch: pyt
         config = uvicorn.Config(answering, http=Watched, lifespan="off", ws="none", log_config=None)
         config.load()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Watched(config, ServerState(), {}), "127.0.0.1", 0)
-        with socket.create_connection(server.sockets[0].getsockname()) as sock:
-            closing = b"Connection: close\r\n" if "closed" in kind else b""
-            sock.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + closing + b"\r\n") * (1 if large else 400))
-            await asyncio.wait_for(gone.wait(), 5)
+        server = await loop.create_server(lambda: Watched(config, ServerState(), {}), "127.0.0.1", 0, ssl=serving)
+        closing = b"Connection: close\r\n" if "closed" in kind else b""
+        request = REQUEST.replace(b"\r\n\r\n", b"\r\n" + closing + b"\r\n")
+        # A reader with such a limit stops reading almost at once.
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), limit=1, ssl=asking)
+        writer.write(request * (1 if large else 400))
+        await asyncio.wait_for(gone.wait(), 20)
+        writer.transport.abort()
         server.close()
         assert TimedProtocol.unread.waiting_bytes == 0
 
