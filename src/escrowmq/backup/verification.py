@@ -11,7 +11,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.recovery import check_snapshot, examine
-from escrowmq.journal.removals import REMOVED, DeletedParts
+from escrowmq.journal.removals import REMOVED, UNKNOWN, DeletedParts
 from escrowmq.journal.segments import SegmentTable
 from escrowmq.journal.snapshot import read_snapshot
 from escrowmq.journal.storage import Readable
@@ -98,8 +98,8 @@ def check_journal(storage: Readable) -> int:
 
 
 def unexplained_gaps(storage: Readable) -> list[str]:
-    """Compare the parts that are missing between the segments with those that the journal has noted as deleted, as a
-    broker does when it starts. Return what no record explains, in words.
+    """Compare the parts that are missing between the segments with those that the journal has noted as deleted, and the
+    segments behind these with the digests that it has noted. Return what does not agree, in words.
 
     Raises:
         JournalDamaged, JournalVersionUnknown: The files are not intact.
@@ -121,7 +121,12 @@ def unexplained_gaps(storage: Readable) -> list[str]:
             for lsn, kind, payload in frame.records() if REMOVED in frame.kinds else ():
                 if kind == REMOVED and lsn >= snapshot_lsn:
                     deleted.replay(file.name, payload)
-    return deleted.found(missing, noting=found.noting)
+    wrong = deleted.found(missing, noting=found.noting)
+    for hole in deleted.holes:
+        behind = found.files.get(hole.end_lsn)
+        if behind is not None and UNKNOWN not in (hole.link, behind.header.link) and hole.link != behind.header.link:
+            wrong.append(f"the segment at LSN {hole.end_lsn:#x} does not continue the one that the broker has deleted")
+    return wrong
 
 
 def digest_of(storage: Readable, entry: CopiedFile, progress: Callable[[int], object]) -> _Hash:

@@ -12,9 +12,10 @@ from escrowmq.backup.manifest import BackupDamaged, BackupError, Manifest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.markers import BACKUP, RESTORING
 from escrowmq.journal.memory import MemoryStorage
+from escrowmq.journal.removals import REMOVED, encode
 from tests.unit.backup.copies import back_up, checked, manifest_in, quiet, replayed
-from tests.unit.journal.journals import fill, memory, reopen, snapshot, start
-from tests.unit.journal.test_removals import deleted, filled, first_of
+from tests.unit.journal.journals import fill, flush, memory, reopen, snapshot, start
+from tests.unit.journal.test_removals import deleted, filled, first_of, notes
 
 
 def backed_up() -> tuple[MemoryStorage, MemoryStorage]:
@@ -115,3 +116,15 @@ def test_a_segment_that_somebody_has_removed_is_found() -> None:
     with pytest.raises(BackupDamaged, match=f"the backup is not whole: {gap}"):
         checked(target)
     assert restoring.restore(target, manifest_in(target), memory(), quiet) == [gap]
+
+
+def test_a_segment_that_does_not_continue_the_deleted_one_is_found() -> None:
+    source, target = memory(), memory()
+    journal, lsns = filled(source, 5)
+    deleted(journal, lsns[0])
+    (noted,) = notes(source)[-1][1]
+    journal.append(REMOVED, encode([noted._replace(link=b"another link")]))
+    flush(journal)
+    back_up(source, journal, target)
+    with pytest.raises(BackupDamaged, match=f"the segment at LSN {noted.end_lsn:#x} does not continue the one"):
+        checked(target)
