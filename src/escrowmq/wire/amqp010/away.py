@@ -38,7 +38,7 @@ class Away:
     def put_pieces(self, lane: int, pieces: list[Piece], after: int = 0) -> None:
         """Send nothing."""
 
-    def put_completion(self, channel: int, data: Piece, after: int) -> None:
+    def put_completion(self, channel: int, data: Piece, after: int, *, urgent: bool = True) -> None:
         """Send nothing."""
 
     def rejoin(self, channel: int) -> None:

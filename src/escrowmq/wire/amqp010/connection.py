@@ -236,14 +236,17 @@ class Connection:
             self.host.await_sync(self)
         self.host.stir(self)
 
-    def put_completion(self, channel: int, data: Piece, after: int) -> None:
+    def put_completion(self, channel: int, data: Piece, after: int, *, urgent: bool = True) -> None:
         """Send completions of a session when the log is synced up to `after`. Those that wait do not hold back its
         deliveries. They keep their order, because clients take a completion that comes too early for the last one.
         """
-        lane = channel + 1
-        if after > self.broker.log.synced_lsn or self._outbox.holds(lane + ASIDE):
+        lane, outbox = channel + 1, self._outbox
+        if after > self.broker.log.synced_lsn or outbox.holds(lane + ASIDE):
             lane += ASIDE
-        self.put(lane, data, after)
+        outbox.put(lane, data, after)
+        if outbox.holding:
+            self.host.await_sync(self, urgent=urgent)
+        self.host.stir(self)
 
     def rejoin(self, channel: int) -> None:
         """Let the next output of a channel come behind its completions that wait. Send it at once."""

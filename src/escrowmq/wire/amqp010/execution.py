@@ -2,8 +2,8 @@
 
 A command is complete when its handler says so. The completion is reported at the end of the turn, when the log is
 synced as far as the command needs. All commands of a turn are reported together, so there is no need to ask for it by
-the `sync` flag, by `execution.sync` or by `session.flush`. Commands whose handlers answer later are pending, and an
-`execution.sync` behind them is pending, too.
+the `sync` flag, by `execution.sync` or by `session.flush`; but these hasten the sync for settlements. Commands whose
+handlers answer later are pending, and an `execution.sync` behind them is pending, too.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Execution:
 
     __slots__ = (
         "_after",
+        "_asked",
         "_first",
         "_known",
         "_pending",
@@ -74,6 +75,7 @@ class Execution:
         self._pending: OrderedDict[int, Command] = OrderedDict()
         self._reported = Numbers()  # to be reported at the end of the turn
         self._after = 0
+        self._asked = False  # whether the client waits for completions: it has sent the flag `sync`, or execution.sync
         self._settles = False  # whether a command to be reported has settled deliveries
         self.latest = 0
         """How far the log has to be synced so that all completions may be reported."""
@@ -143,13 +145,15 @@ class Execution:
     def _decode(self, payload: bytes) -> Command | None:
         """Return a command. One that is unknown ends the session. Raises ConnectionFault."""
         try:
-            command, _ = decode_command(payload)
+            command, sync = decode_command(payload)
         except UnknownOperation as error:
             refusal = BrokerError(Condition.NOT_IMPLEMENTED, str(error))
             self._session.refuse(refusal, self.next, error.class_code << 8 | error.code)
             return None
         except CodecError as error:
             raise ConnectionFault(str(error)) from None
+        if sync or type(command) is ExecutionSync:
+            self._asked = True
         return command
 
     def _execute(self, command: Command, content: Content | None, size: int) -> Outcome:
@@ -250,12 +254,14 @@ class Execution:
         return 0 if command is None else command.CODE
 
     def report(self) -> None:
-        """Send the completions that are due."""
+        """Send the completions that are due. Those of settlements hasten no sync of the log that nobody waits for."""
         if self._reported:
+            urgent = self._asked or self._after > 0
             if self._settles:
                 self.note_settled()
             after, self._after = self._after, 0
-            self._session.send_completed(wire_ranges(self._reported.take()), after)
+            self._asked = False
+            self._session.send_completed(wire_ranges(self._reported.take()), after, urgent=urgent)
 
     def note_settled(self) -> None:
         """Let the completions wait for the settlements of the commands that they name."""

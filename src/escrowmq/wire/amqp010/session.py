@@ -185,14 +185,14 @@ class Session:
         else:
             self.send(ExecutionResult(number, result), after=after)
 
-    def send_completed(self, ranges: Ranges, after: int) -> None:
-        """Send the completion of commands when the log is synced up to `after`."""
+    def send_completed(self, ranges: Ranges, after: int, *, urgent: bool = True) -> None:
+        """Send the completion of commands when the log is synced up to `after`. See `Host.await_sync` for `urgent`."""
         channel = self.channel
         if len(ranges) == 1:
             frame = completed_frame(channel, *ranges[0])
         else:
             frame = control_frame(channel, SessionCompleted(ranges))
-        self.connection.put_completion(channel, frame, after)
+        self.connection.put_completion(channel, frame, after, urgent=urgent)
 
     def send_end(self, control: Control) -> None:
         """Send a control that ends the session, behind the completions that wait."""

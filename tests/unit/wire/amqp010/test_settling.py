@@ -17,6 +17,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     ErrorCode,
     ExecutionException,
     ExecutionResult,
+    ExecutionSync,
     MessageAccept,
     MessageAcquire,
     MessageReject,
@@ -87,6 +88,28 @@ def test_a_settlement_is_complete_when_it_is_on_disk(command: Any) -> None:
     assert client.idle()
     client.send_bytes(b"")
     client.completes(number)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_only_a_client_that_waits_hastens_the_sync_for_a_settlement(
+    sync: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = holding_durable()
+    urgent: list[bool] = []
+    wait = client.server.await_sync
+
+    def note(endpoint: Any, **given: bool) -> None:
+        urgent.append(given.get("urgent", True))
+        wait(endpoint)
+
+    monkeypatch.setattr(client.server, "await_sync", note)
+    number = client.command(MessageAccept(((0, 0),)), sync=sync, disk=False)
+    assert urgent == [sync]
+    client.command(ExecutionSync(), sync=False, disk=False)
+    assert urgent == [sync, True]
+    client.send_bytes(b"")
+    client.completes(number)
+    client.completes(number + 1)
 
 
 def test_a_settlement_that_is_not_recorded_is_complete_at_once() -> None:
