@@ -15,7 +15,8 @@ from tests.engines.nats_nodes import NatsNodes
 from tests.engines.nodes import EngineNodes
 from tests.pipeline.direct import audited
 from tests.replica_kill import network
-from tests.replica_kill.rounds import NODES, Rounds
+from tests.replica_kill.nodes import NODES
+from tests.replica_kill.rounds import Rounds
 
 KINDS: dict[str, type[EngineNodes]] = {"nats": NatsNodes, "kafka": KafkaNodes}
 

@@ -23,7 +23,7 @@ from tests.replica_kill.clients import PATIENCE, QUEUE, ConfirmedProducer, Takin
 from tests.replica_kill.exactly_once import OnceReceiver, OnceSender
 from tests.replica_kill.halves import QUEUES, HalfWorker, declare_topic
 from tests.replica_kill.judge import Known, compare, judge
-from tests.replica_kill.nodes import NODES, Node, Nodes
+from tests.replica_kill.nodes import Node, Nodes
 from tests.replica_kill.roaming import Roaming
 from tests.replicas import ReplicaBroker, journal_files
 
@@ -102,15 +102,8 @@ class Rounds:
         return [node.data_dir for node in self.brokers.nodes]
 
     def _next_fault(self) -> str:
-        """Take the next fault of a shuffled deck that has each one as often as its weight says."""
         if not self._deck:
-            faults = {
-                **FAULTS,
-                **({} if clock.why_not() else CLOCK_FAULTS),
-                **({} if self._net is None else NETWORK_FAULTS),
-            }
-            self._deck = [fault for fault, weight in faults.items() for _ in range(weight)]
-            self._rng.shuffle(self._deck)
+            self._deck = shuffled(self._rng, clocks=not clock.why_not(), net=self._net is not None)
         return self._deck.pop()
 
     def _confirmed(self) -> int:
@@ -234,6 +227,14 @@ class Rounds:
         compare([journal_files(node.data_dir) for node in self.brokers.nodes])
 
 
+def shuffled(rng: random.Random, *, clocks: bool, net: bool) -> list[str]:
+    """Return each fault that can be made, as often as its weight says. The last one comes first."""
+    faults = {**FAULTS, **(CLOCK_FAULTS if clocks else {}), **(NETWORK_FAULTS if net else {})}
+    found = [fault for fault, weight in faults.items() for _ in range(weight)]
+    rng.shuffle(found)
+    return found
+
+
 def contents(broker: ReplicaBroker) -> list[bytes]:
     """Return the bodies of all messages in the queue, which keeps them."""
     connection = pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
@@ -246,6 +247,3 @@ def contents(broker: ReplicaBroker) -> list[bytes]:
         found.append(body)
     connection.close()
     return found
-
-
-__all__ = ["NODES", "Rounds", "contents"]
