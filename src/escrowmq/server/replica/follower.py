@@ -30,6 +30,8 @@ from escrowmq.server.replica.shipper import REPORT_SECONDS
 from escrowmq.text import counted
 
 POLL_SECONDS: Final = 0.05
+GONE_POLL_SECONDS: Final = 0.01
+"""The same once the leader's process has ended."""
 RETRY_SECONDS: Final = 0.5
 SYNC_SECONDS: Final = 1.0
 COPYING: Final = "replica.copying"
@@ -176,7 +178,7 @@ class Follower:
                 self._stop.wait(POLL_SECONDS)
                 continue
             self._fault("")
-            self._stop.wait(POLL_SECONDS)
+            self._stop.wait(POLL_SECONDS if self._gone is None else GONE_POLL_SECONDS)
         self.copy.sync()
         return False
 
