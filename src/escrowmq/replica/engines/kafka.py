@@ -30,8 +30,10 @@ _ANSWER_SECONDS: Final = 2.0
 """How long one question waits for one of the engine's nodes, before the node that leads is looked up again."""
 _REQUEST_MS: Final = 4000
 _WAIT_MS: Final = 50
-"""How long a node of the engine holds back a fetch at the end of the log. A read elsewhere waits behind that fetch, as a
-take-over does when it verifies the newest entries; with the client's default of 500 ms, that took half a second.
+"""How long a node of the engine holds back a fetch at the end of the log.
+
+A read elsewhere waits behind that fetch, as a take-over does when it verifies the newest entries. With the client's
+default of 500 ms, that took half a second.
 """
 _GRACE_SECONDS: Final = 5.0
 """How long the client may exceed the deadline of an append. It looks for late messages once a second."""
