@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from escrowmq.admin.socket.client import AdminError, ask
 from tests.broker import BrokerProcess, wait_until
@@ -101,7 +102,7 @@ def serves(node: ReplicaBroker) -> bool:
         return False
     try:
         pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port, socket_timeout=5)).close()
-    except (pika.exceptions.AMQPError, OSError):
+    except (pika.exceptions.AMQPError, AMQPConnectorException, OSError):
         return False
     return True
 

@@ -8,6 +8,7 @@ from typing import Self
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from tests.replicas import ReplicaBrokers
@@ -16,6 +17,8 @@ QUEUE = "work"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 PATIENCE = 180.0
 _PAUSE = 0.05
+LOST = (AMQPError, AMQPConnectorException, OSError)
+"""What pika raises when a connection is lost, or is not made in time."""
 
 
 class Worker(ABC):
@@ -44,7 +47,7 @@ class Worker(ABC):
                 while not self.stopped.is_set():
                     self.work(channel)
                 connection.close()
-            except (AMQPError, OSError):
+            except LOST:
                 self.stopped.wait(_PAUSE)
 
     def _parameters(self) -> list[pika.ConnectionParameters]:
