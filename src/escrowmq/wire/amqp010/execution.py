@@ -51,6 +51,7 @@ class Execution:
     __slots__ = (
         "_after",
         "_asked",
+        "_early",
         "_first",
         "_known",
         "_pending",
@@ -77,6 +78,9 @@ class Execution:
         self._after = 0
         self._asked = False  # whether the client waits for completions: it has sent the flag `sync`, or execution.sync
         self._settles = False  # whether a command to be reported has settled deliveries
+        # Completions that were reported while an earlier command was pending. They are reported once more with the next
+        # ones, because Qpid JMS ignores a completion unless all commands before it are complete.
+        self._early = Numbers()
         self.latest = 0
         """How far the log has to be synced so that all completions may be reported."""
         self._transfer: tuple[bytes, MessageTransfer] | None = None  # the last one; most of them are equal
@@ -261,7 +265,18 @@ class Execution:
                 self.note_settled()
             after, self._after = self._after, 0
             self._asked = False
-            self._session.send_completed(wire_ranges(self._reported.take()), after, urgent=urgent)
+            ranges = self._reported.take()
+            if self._early:
+                after = max(after, self.latest)
+                for each in (*self._early.take(), *ranges):
+                    self._reported.add(*each)
+                ranges = self._reported.take()
+            if self._pending:
+                first = next(iter(self._pending))
+                for begin, end in ranges:
+                    if end > first:
+                        self._early.add(max(begin, first + 1), end)
+            self._session.send_completed(wire_ranges(ranges), after, urgent=urgent)
 
     def note_settled(self) -> None:
         """Let the completions wait for the settlements of the commands that they name."""

@@ -50,6 +50,20 @@ def test_commands_of_a_turn_are_completed_together() -> None:
     assert client.idle()
 
 
+def test_completions_behind_a_pending_command_are_told_again_with_it(handles: Handles) -> None:
+    """Qpid JMS ignores a completion unless all commands before it are complete."""
+    client = Client()
+    handles(MessageStop, lambda *_: LATER)
+    handles(QueueDeclare, lambda *_: None)
+    client.send_bytes(client.octets(QueueDeclare()) + client.octets(MessageStop()) + client.octets(QueueDeclare()))
+    assert client.expect(SessionCompleted).commands == ((0, 0), (2, 2))
+    session_of(client).answer(1, None)
+    client.send_bytes(b"")
+    assert client.expect(SessionCompleted).commands == ((1, 2),)
+    client.send_bytes(client.octets(QueueDeclare()))
+    assert client.expect(SessionCompleted).commands == ((3, 3),)
+
+
 def test_a_command_without_a_handler_is_refused(handles: Handles) -> None:
     Client().refused(QueueDeclare("q"), ErrorCode.NOT_IMPLEMENTED)
 
@@ -110,7 +124,7 @@ def test_handlers_may_answer_later(handles: Handles) -> None:
     client.completes(1)
     session_of(client).answer(0, None)
     client.send_bytes(b"")
-    client.completes(0)
+    client.completes(0, 1)
 
 
 def test_a_handler_may_answer_before_it_says_that_it_will_do_so_later(handles: Handles) -> None:
