@@ -11,8 +11,10 @@ from typing import Final
 
 SOURCE: Final = Path(__file__).with_name("clock.c")
 SHIFTS: Final = (-36_000, -3600, -30, 30, 3600, 36_000)
-"""The seconds by which a clock is set before or after the machine's. Two clocks differ by less than a day, from which on
-the broker takes a new time at once and forgets the outcomes of old half messages.
+"""The seconds by which a clock is set before or after the machine's.
+
+Two clocks differ by less than a day. From a day on, the broker takes a new time at once, and forgets the outcomes of
+old half messages.
 """
 
 
