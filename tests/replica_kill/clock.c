@@ -1,12 +1,16 @@
 /* A library that is loaded before all others (LD_PRELOAD). It adds the seconds in the file ESCROWMQ_TESTS_CLOCK, a
-   64-bit number that may change at any time, to the machine's time. The steady clocks stay as they are. */
+   64-bit number that may change at any time, to the machine's time. The steady clocks stay as they are. Waits for a condition
+   until a time of this clock end by the machine's clock, so the seconds are subtracted again; librdkafka waits like that. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,4 +48,20 @@ time_t time(time_t *result) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (result) *result = now.tv_sec;
     return now.tv_sec;
+}
+
+/* A condition may use the steady clock, whose times are far smaller than those of any calendar. */
+#define LEAST_CALENDAR_TIME 1000000000
+
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    struct timespec time = *until;
+    if (until->tv_sec < LEAST_CALENDAR_TIME) return pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, until);
+    time.tv_sec -= *shift;
+    return pthread_cond_clockwait(condition, mutex, CLOCK_REALTIME, &time);
+}
+
+int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict until) {
+    int result = pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until);
+    return result == 0 ? thrd_success : result == ETIMEDOUT ? thrd_timedout : thrd_error;
 }
