@@ -29,6 +29,7 @@ class Site(ReplicaBroker):
         folder.mkdir()
         self.http_port = reserve_port(self)
         super().__init__(folder, node, url, "--http", f"127.0.0.1:{self.http_port}")
+        self.environment["ESCROWMQ_HTTP_OPEN_METRICS"] = "true"
         self.http = HttpBroker(self, self.http_port)
 
     def status(self) -> list[str]:

@@ -194,8 +194,13 @@ class HttpInterface:
         return operator
 
     async def metrics(self, request: Request) -> Response:
-        """Return the sums for the whole broker. A standby knows no users, and has only numbers about itself."""
+        """Return the sums for the whole broker; of a standby, numbers about itself. Raises NotAuthorised.
+
+        A standby knows no users, so it shows them only if a login is not needed at all.
+        """
         if await self._role():
+            if not self._open_metrics:
+                raise NotAuthorised("a standby knows no users; it shows metrics if http.open_metrics is true")
             return Response(exposition(replication(await self._broker.ask("replica.status"))), media_type=TEXT)
         async with self._turns.turn(await self._metrics_user(request)):
             status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")

@@ -196,18 +196,23 @@ def test_a_leader_on_a_replicated_log_shows_its_epoch_and_what_it_appended() -> 
     assert [value(samples, f"escrowmq_replica_{name}") for name in names] == [1, 4, 1, 9, 0.5, 2, 1]
 
 
-def test_a_standby_shows_numbers_of_its_own_without_a_login() -> None:
-    class Standby:
-        """A standby answers two operations."""
+class Standby:
+    """A standby answers two operations."""
 
-        async def ask(self, command: str, **arguments: Any) -> Any:
-            assert not arguments
-            found = standing(role="standby")
-            found["nodes"] = found["nodes"][::-1]
-            return {"ping": "standby", "replica.status": found}[command]
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        assert not arguments
+        found = standing(role="standby")
+        found["nodes"] = found["nodes"][::-1]
+        return {"ping": "standby", "replica.status": found}[command]
 
+
+def test_a_standby_which_knows_no_users_shows_numbers_only_where_no_login_is_needed() -> None:
     site = HttpSite()
     site.app = HttpInterface(Standby()).app()
+    refused = site.request("GET", "/metrics", {})
+    assert refused.status == 401
+    assert b"http.open_metrics" in refused.body
+    site.app = HttpInterface(Standby(), open_metrics=True).app()
     answer = site.request("GET", "/metrics", {})
     assert answer.status == 200
     lines = answer.body.decode().splitlines()
