@@ -8,6 +8,7 @@ from typing import Any, Final
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.ports import BrokerProcess
 
+SILENT: Final = "the replicated log does not answer, so no node can take over; try again when it answers"
 ALONE: Final = "this broker has its journal alone; see `escrowmq serve --replicate`"
 
 
@@ -27,6 +28,6 @@ class ReplicaAdmin:
 
     async def hand_over(self) -> None:
         """Let another node lead. This one disconnects its clients, and begins again as a standby."""
-        if self._process.replication() is None:
-            raise OperationRefused(ALONE)
+        if (await self.status()).get("silent"):
+            raise OperationRefused(SILENT)
         self._process.hand_over()

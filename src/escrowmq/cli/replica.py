@@ -51,16 +51,19 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"node       {found['node']} ({found['role']})"
     yield f"leader     {found['leader'] or 'none'} {found['leader_url']} since epoch {found['epoch']}"
     yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
+    if found.get("silent"):
+        yield "silent     the replicated log does not answer, so clients wait, and what is shown here may be old"
     if found["fault"]:
         yield f"fault      {found['fault']}"
     engine = found["engine"]
     reach = "reachable" if engine["reachable"] else f"does not answer: {engine['fault'] or 'not asked yet'}"
-    copies = f"{engine['in_sync']} of {engine['replicas']} replicas in sync, led by {engine['leader'] or 'none'}"
-    yield f"engine     {engine['engine'] or 'unknown'} ({reach}), {copies}"
+    copies = f", {engine['in_sync']} of {engine['replicas']} replicas in sync, led by {engine['leader'] or 'none'}"
+    yield f"engine     {engine['engine'] or 'unknown'} ({reach}){copies if engine['reachable'] else ''}"
     yield f"settings   {'; '.join(engine['wrong_settings']) or 'right'}, checked {_age(engine['checked_seconds'])} ago"
     for each in found["nodes"]:
         behind = f"{size(each['behind_bytes'])} and {_age(each['behind_seconds'])} behind"
-        yield f"{each['role']:10} {each['node']} {each['url']} at LSN {each['lsn']:#x}, {behind}"
+        ago = f" {_age(each['reported_seconds'])} ago" if each["reported_seconds"] >= 1 else ""
+        yield f"{each['role']:10} {each['node']} {each['url']} at LSN {each['lsn']:#x}{ago}, {behind}"
     for each in found["take_overs"]:
         seen = datetime.fromtimestamp(each["seen"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         after = f" from {each['before']}" if each["before"] else ""

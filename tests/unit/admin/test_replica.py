@@ -27,8 +27,16 @@ def test_a_broker_alone_refuses() -> None:
 
 def test_a_leader_shows_its_standing_and_hands_over() -> None:
     process = FakeProcess(server())
-    process.standing = {"role": "leader"}
+    process.standing = {"role": "leader", "silent": False}
     operations = ReplicaAdmin(process).operations
-    assert asyncio.run(done(operations["replica.status"])) == {"role": "leader"}
+    assert asyncio.run(done(operations["replica.status"])) == process.standing
     asyncio.run(done(operations["replica.handover"]))
     assert process.handed_over
+
+
+def test_a_leader_keeps_its_clients_while_nobody_could_take_over() -> None:
+    process = FakeProcess(server())
+    process.standing = {"role": "leader", "silent": True}
+    with pytest.raises(OperationRefused, match="does not answer"):
+        asyncio.run(done(ReplicaAdmin(process).operations["replica.handover"]))
+    assert not process.handed_over

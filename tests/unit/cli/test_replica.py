@@ -14,7 +14,7 @@ def test_the_lines_of_a_leader() -> None:
         "engine     NATS (reachable), 2 of 3 replicas in sync, led by n0",
         "settings   the stream s: max_age is 1, not 0, checked 12 s ago",
         "leader     n1 amqp://n1 at LSN 0x1000, 0 bytes and 0 s behind",
-        "standby    n2 amqp://n2 at LSN 0x400, 3.0 KiB and 70 s behind",
+        "standby    n2 amqp://n2 at LSN 0x400 70 s ago, 3.0 KiB and 70 s behind",
         "take-over  epoch 4 by n1 from n2 at 2017-07-14 02:40:00 UTC, whose process had ended, after 0.3 s",
     ]
 
@@ -23,5 +23,11 @@ def test_a_node_that_cannot_follow_says_why() -> None:
     engine = standing()["engine"] | {"reachable": False, "fault": "no route", "wrong_settings": []}
     lines = list(_lines(standing(fault="no route", engine=engine, leader="", leader_url="")))
     assert "fault      no route" in lines
-    assert "engine     NATS (does not answer: no route), 2 of 3 replicas in sync, led by n0" in lines
+    assert "engine     NATS (does not answer: no route)" in lines
     assert "settings   right, checked 12 s ago" in lines
+
+
+def test_a_leader_without_an_answer_of_the_log_says_that_clients_wait() -> None:
+    (line,) = (line for line in _lines(standing(silent=True)) if line.startswith("silent"))
+    assert "clients wait" in line
+    assert not any(line.startswith("silent") for line in _lines(standing()))

@@ -289,6 +289,8 @@ class NatsLog:
             if future.cancel():
                 raise TimeoutError(f"NATS at {self.address} did not answer in {self._timeout:g} s") from None
             raise TimeoutError(str(error)) from None
+        except concurrent.futures.CancelledError:
+            raise ConnectionError(f"NATS at {self.address}: the connection was closed") from None
         except nats.errors.Error as error:
             raise ConnectionError(f"NATS at {self.address}: {error}") from None
         except StreamMissing as error:

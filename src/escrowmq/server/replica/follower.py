@@ -163,6 +163,7 @@ class Follower:
                 self._report()
                 if self.leader.leads or self._takes_over():
                     self._prepare()
+                    self._fault("")
                     return True
             except (OSError, AppendUnknown) as error:
                 if self.tail.interrupted and again is None:

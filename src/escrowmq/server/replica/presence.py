@@ -23,6 +23,8 @@ GRACE_SECONDS: Final = 0.15
 _ATTEMPT_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 1.0
 """The time between two attempts to connect."""
+RENEW_SECONDS: Final = 5.0
+"""How long a connection is used. A broker warns of one whose client does not log in within 10 s, by default."""
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -30,7 +32,8 @@ _log = logging.getLogger("escrowmq.replication")
 class LeaderPresence:
     """Watches one address at a time, on a thread of its own, from `start` to `stop`. Other methods do not block."""
 
-    def __init__(self) -> None:
+    def __init__(self, renew_seconds: float = RENEW_SECONDS) -> None:
+        self._renew_seconds = renew_seconds
         self._changed = threading.Event()
         self._stopped = False
         self._url = ""
@@ -86,7 +89,7 @@ class LeaderPresence:
                     self._wait_for_end(sock)
             except ConnectionRefusedError:
                 if seen:
-                    _log.info("the process of the leader at %s has ended", url)
+                    _log.info("the leader at %s takes no connections any more", url)
                     self._gone = url
                 return
             except OSError:
@@ -95,8 +98,8 @@ class LeaderPresence:
                 self._socket = None
 
     def _wait_for_end(self, sock: socket.socket) -> None:
-        """Return when the other side closes the connection, as brokers do if nobody logs in."""
-        sock.settimeout(None)
+        """Return when the other side closes the connection, or when it has been used long enough."""
+        sock.settimeout(self._renew_seconds)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         with contextlib.suppress(OSError):
             while self._url and sock.recv(4096):

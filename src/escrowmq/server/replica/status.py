@@ -93,15 +93,16 @@ def _other_rows(follower: Follower) -> list[dict[str, Any]]:
 
 def _engine_row(view: EngineView) -> dict[str, Any]:
     state, now = view.state, time.monotonic()
+    reachable = view.answered is not None and not view.fault
     return {
         "engine": state.engine if state else "",
         "address": state.address if state else "",
-        "reachable": view.answered is not None and not view.fault,
+        "reachable": reachable,
         "answered_seconds": None if view.answered is None else round(now - view.answered, 1),
         "fault": view.fault,
         "replicas": state.replicas if state else 0,
-        "in_sync": state.in_sync if state else 0,
-        "leader": state.leader if state else "",
+        "in_sync": state.in_sync if state and reachable else 0,
+        "leader": state.leader if state and reachable else "",
         "checked_seconds": None if view.checked is None else round(now - view.checked, 1),
         "wrong_settings": [str(each) for each in view.wrong],
     }

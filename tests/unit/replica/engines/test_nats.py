@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
@@ -11,6 +12,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.nats import NatsLog
 from escrowmq.replica.engines.opening import open_log
 
 INFO = {
@@ -51,6 +54,23 @@ def refusing_server() -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()
+
+
+def test_a_question_during_which_the_connection_is_closed_is_an_error_of_the_connection() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    log = object.__new__(NatsLog)
+    log.address, log._timeout, log._loop = EngineAddress.parse("nats://h1:4222/journal"), 5.0, asyncio.new_event_loop()
+    thread = threading.Thread(target=log._loop.run_forever)
+    thread.start()
+    try:
+        with pytest.raises(ConnectionError, match="the connection was closed"):
+            log._wait(cancelled())
+    finally:
+        log._loop.call_soon_threadsafe(log._loop.stop)
+        thread.join()
+        log._loop.close()
 
 
 def test_a_refused_login_is_told_although_later_connections_are_reset() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader, segment_name
 from escrowmq.journal.storage import FileStorage
+from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.watch import EngineView
 from escrowmq.replica.entries import FrameChunk, LeaderClaim, Stamp, decode, encode
 from escrowmq.replica.leader import Leader
@@ -168,6 +169,15 @@ def test_a_log_that_cannot_be_reached_is_tried_again(tmp_path: Path, caplog: pyt
     assert follower.run()
     texts = [record.getMessage() for record in caplog.records if "replicated log can" in record.getMessage()]
     assert texts[0] == "the replicated log cannot be read: no route to host"
+    assert described(follower, EngineView())["fault"] == ""
+
+
+def test_replicas_are_in_sync_only_as_long_as_the_engine_answers(tmp_path: Path) -> None:
+    follower = following(Log(), tmp_path)
+    view = EngineView(EngineState("NATS", "nats://h/s", 3, 3, "n0"), time.monotonic())
+    assert described(follower, view)["engine"]["in_sync"] == 3
+    silent = described(follower, view._replace(fault="no route"))["engine"]
+    assert (silent["in_sync"], silent["replicas"], silent["reachable"]) == (0, 3, False)
 
 
 def test_a_start_goes_on_where_the_last_one_was(tmp_path: Path) -> None:

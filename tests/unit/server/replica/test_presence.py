@@ -86,6 +86,18 @@ def test_another_leader_is_watched_afresh(presence: LeaderPresence) -> None:
     other.end()
 
 
+def test_a_connection_is_renewed_before_the_leader_warns_of_it() -> None:
+    node, presence = Node(), LeaderPresence(renew_seconds=0.05)
+    presence.start()
+    presence.watch(node.url)
+    with node.accept() as first, node.accept():
+        first.settimeout(30)
+        assert first.recv(1) == b""  # the standby has closed it
+        assert not presence.is_gone
+    presence.stop()
+    node.end()
+
+
 def test_a_text_that_is_no_address_is_not_gone(presence: LeaderPresence) -> None:
     node = Node()
     presence.watch("nonsense")
