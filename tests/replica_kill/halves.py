@@ -17,7 +17,13 @@ from tests.replicas import ReplicaBroker, ReplicaBrokers
 from tests.rocketmq_kill.wires import Wire
 
 QUEUES: Final = 4
-CHECKS: Final = "[half_messages]\ntimeout_seconds = 1\ncheck_interval_seconds = 1\nchecks = 1000\n"
+CHECKS: Final = """[half_messages]
+timeout_seconds = 1
+check_interval_seconds = 1
+checks = 1000
+outcome_kept_seconds = "168h"
+"""
+"""The clocks of nodes differ by hours, which must not end the time for which outcomes stay known."""
 _SENDS: Final = 4
 _STORES: Final = 6
 _LEFT: Final = 0.3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ _add_chunk = Fold._add_chunk
 _read_to = LogTail.read_to
 
 
-def answer_trusted(self: Leader, data: list[bytes], positions: list[int]) -> None:
+def answer_trusted(self: Leader, entries: Sequence[Entry], data: list[bytes], positions: list[int]) -> None:
     """Take an answer for a proof that nothing else is in the log."""
     for each in data:
         self._tail.take(StoredEntry(self._tail.position, each))
