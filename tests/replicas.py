@@ -52,11 +52,11 @@ class ReplicaBroker(BrokerProcess):
 class ReplicaBrokers:
     """Three nodes, or another number."""
 
-    def __init__(self, folder: Path, url: str, count: int = 3, *args: str) -> None:
+    def __init__(self, folder: Path, url: str, count: int = 3, *args: str, name: str = "n") -> None:
         self.nodes: list[ReplicaBroker] = []
         for i in range(count):
             (folder / f"n{i}").mkdir(parents=True, exist_ok=True)
-            self.nodes.append(ReplicaBroker(folder / f"n{i}", f"n{i}", url, *args))
+            self.nodes.append(ReplicaBroker(folder / f"n{i}", f"{name}{i}", url, *args))
 
     def __enter__(self) -> Self:
         for node in self.nodes:
@@ -76,7 +76,11 @@ class ReplicaBrokers:
             found[:] = [n for n in self.nodes if n is not but and n.process.poll() is None and serves(n)]
             return bool(found)
 
-        wait_until(leads, 90, "a leader\n" + "\n".join(node.log()[-2000:] for node in self.nodes))
+        try:
+            wait_until(leads, 90, "a leader")
+        except AssertionError as error:
+            error.add_note("\n".join(node.log()[-2000:] for node in self.nodes))
+            raise
         return found[0]
 
     def followed(self) -> None:

@@ -246,11 +246,9 @@ def test_a_deposed_leader_refuses_no_decision_about_a_half_message_from_memory(
     config = tmp_path / "broker.toml"
     config.write_text(ports.config, encoding="utf-8")
     url = f"nats://127.0.0.1:{nats.ports[0]}/half-{protocol}?replicas=1"
-    with (
-        ReplicaBrokers(tmp_path, url, 1, "--config", str(config)) as first,
-        ReplicaBrokers(tmp_path / "b", url, 1) as other,
-    ):
+    with ReplicaBrokers(tmp_path, url, 1, "--config", str(config)) as first, contextlib.ExitStack() as stack:
         leader = first.leader()
+        other = stack.enter_context(ReplicaBrokers(tmp_path / "b", url, 1, name="other"))
         calls: Calls = RemotingCalls(4) if protocol == "remoting" else GrpcCalls("shop")
         wire = Wire(ports.broker_port if protocol == "remoting" else ports.grpc, calls)
         with connect(leader.url) as link, link.channel() as channel:
