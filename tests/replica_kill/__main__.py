@@ -44,9 +44,14 @@ def run(folder: Path, kind: type[EngineNodes], rounds: int, seed: int) -> None:
         net = stack.enter_context(network.Network(NODES)) if network.entered() else None
         host = network.ENGINE if net is not None else "127.0.0.1"
         nodes = stack.enter_context(kind(folder / "engine", 3, host))
-        for data_dir in Rounds(folder, nodes, "kills", seed, net).run(rounds, click.echo):
-            wrong = audited(data_dir).wrong
-            assert not wrong, f"{data_dir}: {wrong[:5]}"
+        found = Rounds(folder, nodes, "kills", seed, net)
+        try:
+            for data_dir in found.run(rounds, click.echo):
+                wrong = audited(data_dir).wrong
+                assert not wrong, f"{data_dir}: {wrong[:5]}"
+        except BaseException:
+            found.brokers.keep_disk()
+            raise
 
 
 @contextlib.contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from typing import Self
 
@@ -16,6 +19,8 @@ from tests.replicas import ReplicaBrokers
 QUEUE = "work"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 PATIENCE = 180.0
+SILENCE = 3.0
+"""The seconds without progress after which an impatient client leaves its node."""
 _PAUSE = 0.05
 LOST = (AMQPError, AMQPConnectorException, OSError)
 """What pika raises when a connection is lost, or is not made in time."""
@@ -27,6 +32,9 @@ class Worker(ABC):
     def __init__(self, brokers: ReplicaBrokers) -> None:
         self._brokers = brokers
         self.stopped = threading.Event()
+        self._connection: pika.BlockingConnection | None = None
+        self._worked = 0.0
+        """When the last piece of work began, by `time.monotonic()`."""
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
@@ -42,13 +50,26 @@ class Worker(ABC):
         while not self.stopped.is_set():
             try:
                 connection = pika.BlockingConnection(self._parameters())
+                self._worked, self._connection = time.monotonic(), connection
                 channel = connection.channel()
                 channel.queue_declare(QUEUE, durable=True)
                 while not self.stopped.is_set():
+                    self._worked = time.monotonic()
                     self.work(channel)
                 connection.close()
             except LOST:
                 self.stopped.wait(_PAUSE)
+
+    def leave_silent(self) -> None:
+        """Disconnect from a node that has not answered for some time, as an impatient client does.
+
+        pika notices a frozen node by its heartbeat, but only after 14 s. May be called on any thread.
+        """
+        connection = self._connection
+        if connection is not None and time.monotonic() - self._worked > SILENCE:
+            self._connection = None
+            with contextlib.suppress(OSError, AttributeError):  # the connection may just have ended by itself
+                connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
 
     def _parameters(self) -> list[pika.ConnectionParameters]:
         """Return the addresses of all nodes. A frozen one is left after a few seconds."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from escrowmq.client import connect
 from escrowmq.wire.amqp091.table import FieldValue
-from tests.harness.rocketmq_calls import COMMIT, ROLL_BACK, SEND, STORE, TOPIC, Asked, Calls
+from tests.harness.rocketmq_calls import COMMIT, ROLL_BACK, SEND, STORE, TOPIC, Answered, Asked, Calls
 from tests.harness.rocketmq_ledger import Ledger
 from tests.interop.rocketmq.brokers import RocketmqPorts
 from tests.interop.rocketmq.streams import Streams
@@ -24,6 +24,7 @@ checks = 1000
 outcome_kept_seconds = "168h"
 """
 """The clocks of nodes differ by hours, which must not end the time for which outcomes stay known."""
+_BUSY: Final = "the broker accepts no messages now"
 _SENDS: Final = 4
 _STORES: Final = 6
 _LEFT: Final = 0.3
@@ -82,9 +83,15 @@ class HalfWorker(Roaming):
             requests.append(Asked(verb, ident, number))
         for request in requests:
             ledger.ask(request)
-        wire.exchange(requests, ledger.answered)
+        wire.exchange(requests, self._answered)
         self._last = [request.ident for request in requests if request.verb == STORE]
         self.done += 1
+
+    def _answered(self, answer: Answered) -> None:
+        """Note an answer. Raises ConnectionError if the leader takes nothing now, because its disk is full."""
+        if _BUSY in answer.fault:
+            raise ConnectionError(answer.fault)
+        self._ledger.answered(answer)
 
     def _ident(self) -> str:
         self._number += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,6 +57,12 @@ class Nodes(ReplicaBrokers):
                 node.environment.update(node.clock.environment)
             self.placed.append(node)
         self.nodes = list(self.placed)
+
+    def keep_disk(self) -> None:
+        """Copy the files of the first node, whose disk ends together with this process."""
+        if self.disk is not None:
+            kept = self.disk.with_name("n0-kept")
+            shutil.copytree(self.disk, kept, ignore=shutil.ignore_patterns("ballast", "*.sock"), dirs_exist_ok=True)
 
     @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
