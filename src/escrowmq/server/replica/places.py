@@ -64,3 +64,29 @@ def write_places(
     storage.sync(temporary)
     storage.replace(temporary, NAME)
     storage.finish(NAME)
+
+
+class PlaceNotes:
+    """The file of the log of one name. It is written when something new is to be noted."""
+
+    def __init__(self, storage: Storage, log: str) -> None:
+        self._storage = storage
+        self._log = log
+        self._written: tuple[SegmentPlace, TakeOver | None] | None = None
+
+    def segments(self) -> list[SegmentPlace]:
+        """See `read_places`."""
+        return read_places(self._storage, self._log)
+
+    def take_overs(self) -> list[TakeOver]:
+        """See `read_take_overs`."""
+        return read_take_overs(self._storage, self._log)
+
+    def write(self, places: Sequence[SegmentPlace], take_overs: Sequence[TakeOver]) -> None:
+        """Replace the file if there is a newer segment or take-over. Raises OSError."""
+        if not places:
+            return
+        newest = places[-1], take_overs[-1] if take_overs else None
+        if newest != self._written:
+            write_places(self._storage, self._log, places, take_overs)
+            self._written = newest

@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.replica.tail import SegmentPlace
-from escrowmq.server.replica.places import NAME, TakeOver, read_places, read_take_overs, write_places
+from escrowmq.server.replica.places import NAME, PlaceNotes, TakeOver, read_places, read_take_overs, write_places
 from tests.unit.journal.journals import memory
 
 PLACES = [SegmentPlace(0, 1, 1, b"12345678"), SegmentPlace(4096, 70, 3, b"abcdefgh")]
@@ -44,3 +44,17 @@ def test_take_overs_are_read_back() -> None:
     write_places(disk, "the log", PLACES, found)
     assert read_take_overs(disk, "the log") == found
     assert read_take_overs(disk, "another") == []
+
+
+def test_the_file_is_written_only_when_something_new_is_to_be_noted() -> None:
+    disk = memory()
+    notes, take_over = PlaceNotes(disk, "the log"), TakeOver(1, "n1", "amqp://n1", 5.0)
+    notes.write([], [take_over])
+    assert disk.names() == []
+    notes.write(PLACES, [take_over])
+    assert (notes.segments(), notes.take_overs()) == (PLACES, [take_over])
+    write_places(disk, "the log", [])
+    notes.write(PLACES, [take_over])
+    assert notes.segments() == []
+    notes.write(PLACES, [take_over, take_over._replace(epoch=2)])
+    assert notes.segments() == PLACES

@@ -1,0 +1,122 @@
+"""A standby claims when no leader is there and its copy is whole. The claim says why."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from escrowmq.journal.format import TYPE_SEGMENT, FileHeader
+from escrowmq.replica.engines.watch import EngineView
+from escrowmq.server.replica.candidate import Candidate
+from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.presence import GRACE_SECONDS
+from escrowmq.server.replica.status import described
+from tests.broker import wait_until
+from tests.unit.replica.logs import Log
+from tests.unit.server.replica.standbys import led_by_another, read, standby
+
+
+def candidate(follower: Follower) -> Candidate:
+    return follower._candidate
+
+
+def test_a_node_whose_copy_is_not_whole_does_not_claim(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 0, 1).pack())
+    leader.append_frame(0, [bytes(48)])
+    leader.begin_segment(FileHeader(TYPE_SEGMENT, bytes(16), 48, 2).pack())
+    leader.append_frame(48, [bytes(48)])
+    log.trim(log.end() - 2)
+    follower = standby(log, tmp_path, lease=0.1)
+    running = threading.Thread(target=follower.run)
+    running.start()
+    told = "this node cannot lead: its files lack the journal from LSN 0x0 to 0x30"
+    wait_until(lambda: told in caplog.text, 60, "the error")
+    leader.put_snapshot(96, 4, [b"file"])
+    running.join(60)
+    assert not running.is_alive()
+    assert follower.view.role == "leader"
+
+
+def test_a_standby_that_was_stopped_for_a_while_reads_once_more_before_it_claims(tmp_path: Path) -> None:
+    log = Log()
+    leader = led_by_another(log)
+    follower = standby(log, tmp_path, lease=0)
+    read(follower)
+    leader.prove()
+    assert not candidate(follower).take_over()
+    assert candidate(follower).take_over()
+
+
+class TestTheLeadersProcess:
+    """A standby does not wait for the lease if the process of the leader has ended."""
+
+    @pytest.fixture
+    def listener(self) -> Iterator[socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            found.settimeout(30)
+            yield found
+
+    def test_a_standby_takes_over_from_a_process_that_ended(self, tmp_path: Path, listener: socket.socket) -> None:
+        log = Log()
+        led_by_another(log, f"amqp://127.0.0.1:{listener.getsockname()[1]}")
+        follower = standby(log, tmp_path, lease=3600)
+        done = threading.Thread(target=follower.run, daemon=True)
+        done.start()
+        connection, _ = listener.accept()
+        listener.close()
+        connection.close()
+        done.join(30)
+        assert described(follower, EngineView())["role"] == "leader"
+
+    def test_a_leader_that_stops_in_order_is_waited_for(self, tmp_path: Path, listener: socket.socket) -> None:
+        log = Log()
+        leader = led_by_another(log, f"amqp://127.0.0.1:{listener.getsockname()[1]}")
+        follower = standby(log, tmp_path, lease=3600)
+        presence = candidate(follower).presence
+        presence.start()
+        read(follower)
+        candidate(follower).look_for_leader()
+        connection, _ = listener.accept()
+        listener.close()
+        connection.close()
+        wait_until(lambda: presence.is_gone)
+        give_up = time.monotonic() + 2 * GRACE_SECONDS
+        while time.monotonic() < give_up:
+            leader.prove()
+            read(follower)
+            candidate(follower).look_for_leader()
+            assert not candidate(follower).take_over()
+
+        def takes_over() -> bool:
+            candidate(follower).look_for_leader()
+            return candidate(follower).take_over()
+
+        wait_until(takes_over)
+        presence.stop()
+
+
+@pytest.mark.parametrize("found", ["nobody", "resigned", "silent"])
+def test_a_take_over_has_a_reason_and_a_time(found: str, tmp_path: Path) -> None:
+    log = Log()
+    leader = None if found == "nobody" else led_by_another(log)
+    follower = standby(log, tmp_path, lease=0 if found == "silent" else 3600)
+    read(follower)
+    if leader is not None and found == "resigned":
+        leader.resign()
+        read(follower)
+    assert candidate(follower).take_over()
+    reason, since = follower.claimed
+    assert reason.name.lower() == {"nobody": "first"}.get(found, found)
+    follower.leader.report(0, 5000, reason, 300)
+    follower.tail.read_to_end()
+    last = described(follower, EngineView())["take_overs"][-1]
+    assert (last["seen"], last["seconds"], last["reason"]) == (5.0, 0.3, reason.name.lower())
+    assert last["before"] == ("" if found == "nobody" else "n2")
+    assert since <= time.monotonic()
