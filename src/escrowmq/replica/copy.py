@@ -70,6 +70,8 @@ class DiskCopy:
         self._storage = storage
         self._events = events
         self._chain_contents = chain_contents
+        self._began = False
+        """Whether the epochs are noted, as they are before a journal begins on a replicated log."""
         self._epoch, self.greatest_epoch = self._read_epochs()
         self._last_counted = 0
         """The epoch in which the last frame counted that was read; 0 before the first."""
@@ -92,14 +94,30 @@ class DiskCopy:
         if self.passive:
             self.end_lsn = max(self.end_lsn, start.lsn)
             return
-        here = self._header_here(start.lsn)
-        if here and fmt.read_file_header("", here).journal_id != start.journal_id:
-            raise CopyRefused(f"the data directory has another journal than the log: see {fmt.segment_name(start.lsn)}")
+        if self._current is None and self._next is None:
+            self._check_journal(start.journal_id)
         if self._current is not None and self._current.header == header:
             self._next = None
             return
         self.end_lsn = max(self.end_lsn, start.lsn)
         self._next = header, messages
+
+    def _check_journal(self, journal_id: bytes) -> None:
+        """Raise CopyRefused if the files are of another journal. If this node began it as the leader of an empty log,
+        and none of its frames ever counted, it makes room.
+        """
+        names = [name for _, name in self._segments()]
+        if not names or self._journal(names[0]) == journal_id:
+            return
+        frames = list(JournalFile(self._storage, names[0]).walk())
+        if len(names) > 1 or self.snapshot_lsn or self.greatest_epoch or not self._began or len(frames) > _UNCOUNTED:
+            raise CopyRefused(f"the data directory has another journal than the log: see {names[0]}")
+        self._delete_for_good(names[0])
+        if frames:
+            self._events.cut(frames[0].lsn, len(frames))
+
+    def _journal(self, name: str) -> bytes:
+        return fmt.read_file_header(name, self._storage.read(name, 0, fmt.FILE_HEADER_SIZE)).journal_id
 
     def _open(self, header: bytes, messages: int) -> SegmentCopy:
         self._seal(messages)
@@ -256,6 +274,8 @@ class DiskCopy:
     def hand_over(self) -> None:
         """Leave the files to the journal's writer."""
         self.note_end()
+        if not self._began and not self._segments():
+            self._write_epochs(self._epoch, self.greatest_epoch)
         if self._current is not None:
             self._current.finish()
             self._current = None
@@ -275,6 +295,7 @@ class DiskCopy:
         data = self._storage.read(EPOCH_FILE, 0, _EPOCH.size)
         if len(data) != _EPOCH.size or zlib.crc32(data[:16]) != _EPOCH.unpack(data)[2]:
             return 0, 0  # a node with this copy lets others go first
+        self._began = True
         epoch, greatest, _ = _EPOCH.unpack(data)
         return epoch, greatest
 
@@ -287,7 +308,9 @@ class DiskCopy:
         self._diverged = False
         if epoch == self._epoch or (epoch < self._epoch and not exactly):
             return
-        greatest = max(epoch, self.greatest_epoch)
+        self._write_epochs(epoch, max(epoch, self.greatest_epoch))
+
+    def _write_epochs(self, epoch: int, greatest: int) -> None:
         numbers = _EPOCH.pack(epoch, greatest, 0)[:-4]
         temporary = EPOCH_FILE + TEMPORARY
         self._storage.create(temporary)
@@ -295,7 +318,7 @@ class DiskCopy:
         self._storage.sync(temporary)
         self._storage.finish(temporary)
         self._storage.replace(temporary, EPOCH_FILE)
-        self._epoch, self.greatest_epoch = epoch, greatest
+        self._epoch, self.greatest_epoch, self._began = epoch, greatest, True
 
     def _install(self, temporary: str, name: str) -> None:
         """Let a snapshot take effect, for which the log must be on disk up to its LSN."""

@@ -386,6 +386,51 @@ def test_a_directory_with_another_journal_is_refused() -> None:
         Node(log, "b", disk).follow()
 
 
+@pytest.mark.parametrize("frames", [0, 1])
+def test_a_journal_that_was_begun_and_never_counted_makes_room(frames: int) -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    assert first.leader.take_over()
+    first.copy.hand_over()
+    journal = Journal.open(first.disk, journal_id=b"another journal!")
+    assert list(journal.replay()) == []
+    fill(journal, 1)  # not in the log, because another node has claimed
+    if not frames:
+        first.disk.truncate(fmt.segment_name(0), fmt.FILE_HEADER_SIZE)
+    fill(other.lead(), 2)
+    again = Node(log, "a", first.disk)
+    again.follow()
+    assert contents(again.disk) == contents(other.disk)
+    assert again.events.told == [("cut", 0, 1)] * frames
+
+
+def test_a_journal_of_two_frames_is_refused_although_it_was_begun_here() -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    assert first.leader.take_over()
+    first.copy.hand_over()
+    journal = Journal.open(first.disk, journal_id=b"another journal!")
+    assert list(journal.replay()) == []
+    fill(journal, 2)
+    fill(other.lead(), 2)
+    with pytest.raises(CopyRefused, match="another journal"):
+        Node(log, "a", first.disk).follow()
+
+
+def test_a_directory_with_another_journal_is_refused_by_a_log_that_was_trimmed() -> None:
+    log = Log()
+    leader = Node(log, "a")
+    journal = leader.lead()
+    fill(journal, 7)
+    disk = memory()
+    stranger = Journal.open(disk, journal_id=b"another journal!")
+    assert list(stranger.replay()) == []
+    fill(stranger, 1)
+    newest = leader.disk.read(max(name for name in leader.disk.names() if name.endswith(".log")), 0, 64)
+    with pytest.raises(CopyRefused, match="another journal"):
+        DiskCopy(disk, Events()).segment(newest, 0)
+
+
 def test_a_frame_before_any_segment_is_refused() -> None:
     with pytest.raises(CopyRefused, match="not begun"):
         DiskCopy(memory(), Events()).frame(ReplicatedFrame(1, 0, bytes(48)))
