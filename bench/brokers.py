@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,10 +13,12 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Container
 from pathlib import Path
 from struct import unpack_from
 from typing import IO, Any
 
+from bench.erlang import RABBITMQ_BIN, ErlangNode, start_epmd
 from bench.turns import LongestTurn
 from escrowmq.perf.amqp091 import frames
 from escrowmq.perf.amqp091.connection import Connection
@@ -27,7 +30,6 @@ STOP_TIMEOUT = 120.0
 _POLL = 0.005
 _COUNTERS = ("syncs", "records", "batches", "bytes")
 RABBITMQ = "RabbitMQ"
-_RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class BrokerError(Exception):
@@ -42,6 +44,17 @@ def free_port() -> int:
         return port
 
 
+def group_pids(groups: Container[int]) -> list[int]:
+    """Return the processes in these process groups."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(int(entry.name)) in groups:
+                    found.append(int(entry.name))
+    return found
+
+
 class Broker(ABC):
     """A broker whose files are all below one directory."""
 
@@ -51,8 +64,6 @@ class Broker(ABC):
         """All files of the broker go below `directory`, which is created if necessary."""
         self.directory = directory
         self.port = 0
-        self._process: subprocess.Popen[str] | None = None
-        self._log: IO[str] | None = None
         self.started_in = 0.0
         """Seconds from the start of the process until a client had opened a connection."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -61,6 +72,115 @@ class Broker(ABC):
     def url(self) -> str:
         """The URL for its guest user."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start on the existing data, and wait until a client can open a connection. Raises BrokerError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the broker cleanly. Does nothing if it is not running."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill its processes."""
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """Suspend an idle broker, so that it does not disturb the measurement of the other."""
+
+    @abstractmethod
+    def thaw(self) -> None:
+        """Resume a frozen broker."""
+
+    @abstractmethod
+    def pids(self) -> list[int]:
+        """Return the processes of the broker."""
+
+    def settle(self, quiet: float = 0.3, patience: float = 20.0) -> None:
+        """Wait until the broker has been idle for `quiet` seconds, at most `patience` seconds."""
+        give_up = time.monotonic() + patience
+        before = self.cpu_seconds()
+        while time.monotonic() < give_up:
+            time.sleep(quiet)
+            now = self.cpu_seconds()
+            if now - before <= 0.1 * quiet:
+                return
+            before = now
+
+    def depth(self, queue: str) -> int:
+        """Return the number of messages in a durable queue. Raises PerfError if there is no such queue."""
+        with Connection(Target("127.0.0.1", self.port, "guest", "guest", "/"), "bench", timeout=30.0) as connection:
+            connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
+            request = frames.queue_declare(1, queue, durable=True, passive=True)
+            answer = connection.call(1, request, frames.QUEUE_DECLARE_OK)
+        depth: int = unpack_from(">I", answer, 1 + answer[0])[0]
+        return depth
+
+    def remove(self) -> None:
+        """Delete its data."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of the broker's own process, the largest of its group."""
+        return max((_status_bytes(pid, "VmRSS") for pid in self.pids()), default=0)
+
+    def peak_resident_bytes(self) -> int:
+        """Return the highest resident memory so far."""
+        return max((_status_bytes(pid, "VmHWM") for pid in self.pids()), default=0)
+
+    def cpu_seconds(self) -> float:
+        """Return the user and system time of all its processes so far."""
+        return sum(_cpu(pid) for pid in self.pids())
+
+    def thread_seconds(self) -> float:
+        """Return the CPU time of its current threads so far. Unlike `cpu_seconds`, it is exact for short bursts too."""
+        return sum(_thread_seconds(pid) for pid in self.pids())
+
+    def journal_counters(self) -> dict[str, int] | None:
+        """Return syncs, records, batches and bytes of the journal since the start, if the broker reports them."""
+        return None
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return the name and version of the measured program, for the report."""
+
+
+def _status_bytes(pid: int, field: str) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def _cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _thread_seconds(pid: int) -> float:
+    total = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[0])
+        except OSError:  # the thread has ended
+            continue
+    return total / 1e9
+
+
+class ProcessBroker(Broker):
+    """A broker that is one process, with its children in the same process group."""
+
+    def __init__(self, directory: Path) -> None:
+        """See `Broker`."""
+        super().__init__(directory)
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] | None = None
 
     def start(self) -> None:
         """Start on the existing data, and wait until a client can open a connection.
@@ -132,105 +252,19 @@ class Broker(ABC):
             os.killpg(self._process.pid, number)
 
     def freeze(self) -> None:
-        """Suspend an idle broker, so that it does not disturb the measurement of the other."""
+        """See `Broker.freeze`."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Resume a frozen broker."""
+        """See `Broker.thaw`."""
         self._signal(signal.SIGCONT)
-
-    def settle(self, quiet: float = 0.3, patience: float = 20.0) -> None:
-        """Wait until the broker has been idle for `quiet` seconds, at most `patience` seconds."""
-        give_up = time.monotonic() + patience
-        before = self.cpu_seconds()
-        while time.monotonic() < give_up:
-            time.sleep(quiet)
-            now = self.cpu_seconds()
-            if now - before <= 0.1 * quiet:
-                return
-            before = now
-
-    def depth(self, queue: str) -> int:
-        """Return the number of messages in a durable queue. Raises PerfError if there is no such queue."""
-        with Connection(Target("127.0.0.1", self.port, "guest", "guest", "/"), "bench", timeout=30.0) as connection:
-            connection.call(1, frames.channel_open(1), frames.CHANNEL_OPEN_OK)
-            request = frames.queue_declare(1, queue, durable=True, passive=True)
-            answer = connection.call(1, request, frames.QUEUE_DECLARE_OK)
-        depth: int = unpack_from(">I", answer, 1 + answer[0])[0]
-        return depth
-
-    def remove(self) -> None:
-        """Delete its data."""
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self) -> list[int]:
         """Return the processes in the broker's process group."""
-        if self._process is None:
-            return []
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    group = os.getpgid(int(entry.name))
-                except ProcessLookupError:
-                    continue
-                if group == self._process.pid:
-                    found.append(int(entry.name))
-        return found
-
-    def resident_bytes(self) -> int:
-        """Return the resident memory of the broker's own process, the largest of its group."""
-        return max((_status_bytes(pid, "VmRSS") for pid in self.pids()), default=0)
-
-    def peak_resident_bytes(self) -> int:
-        """Return the highest resident memory so far."""
-        return max((_status_bytes(pid, "VmHWM") for pid in self.pids()), default=0)
-
-    def cpu_seconds(self) -> float:
-        """Return the user and system time of all its processes so far."""
-        return sum(_cpu(pid) for pid in self.pids())
-
-    def thread_seconds(self) -> float:
-        """Return the CPU time of its current threads so far. Unlike `cpu_seconds`, it is exact for short bursts too."""
-        return sum(_thread_seconds(pid) for pid in self.pids())
-
-    def journal_counters(self) -> dict[str, int] | None:
-        """Return syncs, records, batches and bytes of the journal since the start, if the broker reports them."""
-        return None
-
-    @abstractmethod
-    def version(self) -> str:
-        """Return the name and version of the measured program, for the report."""
+        return [] if self._process is None else group_pids({self._process.pid})
 
 
-def _status_bytes(pid: int, field: str) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
-    return int(match.group(1)) * 1024 if match else 0
-
-
-def _cpu(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _thread_seconds(pid: int) -> float:
-    total = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            total += int(path.read_text().split()[0])
-        except OSError:  # the thread has ended
-            continue
-    return total / 1e9
-
-
-class EscrowMQ(Broker):
+class EscrowMQ(ProcessBroker):
     """The broker of this repository, run by the interpreter that runs the benchmark."""
 
     name = "EscrowMQ"
@@ -294,7 +328,7 @@ class TimedEscrowMQ(EscrowMQ):
         self.program = ("bench.turns", str(path))
 
 
-class RabbitMQ(Broker):
+class RabbitMQ(ProcessBroker):
     """Debian's `rabbitmq-server` with its default queue type and limits; only ports, paths and plugins are set."""
 
     name = RABBITMQ
@@ -307,38 +341,18 @@ class RabbitMQ(Broker):
     @staticmethod
     def installed() -> bool:
         """Return whether it can be started here."""
-        return _RABBITMQ_SERVER.exists() and shutil.which("epmd") is not None
+        return (RABBITMQ_BIN / "rabbitmq-server").exists() and shutil.which("epmd") is not None
 
     def _launch(self, log: IO[str]) -> None:
         directory = self.directory
         (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
         (directory / "enabled_plugins").write_text("[].\n")
-        environment = {
-            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            "HOME": str(directory),
-            "ERL_EPMD_PORT": str(self._epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": "bench@localhost",
-            "RABBITMQ_DIST_PORT": str(self._distribution_port),
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(directory / "no-env.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
-            "RABBITMQ_MNESIA_DIR": str(directory / "mnesia" / "node"),
-            "RABBITMQ_LOG_BASE": str(directory / "log"),
-            "RABBITMQ_PID_FILE": str(directory / "pid"),
-        }
-        # Start an epmd in the foreground, because one that the node starts as a daemon would outlive it.
-        self._epmd = subprocess.Popen(
-            ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        node = ErlangNode("bench@localhost", self._epmd_port, self._distribution_port, home=directory)
+        # An epmd that the node starts as a daemon would outlive it.
+        self._epmd = start_epmd(self._epmd_port, log)
         self._process = subprocess.Popen(
-            [str(_RABBITMQ_SERVER)],
-            env=environment,
+            [str(RABBITMQ_BIN / "rabbitmq-server")],
+            env=node.environment(directory),
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.brokers import Broker, BrokerError
+from bench.brokers import Broker, BrokerError, group_pids
 from escrowmq.perf.amqp091.connection import Connection
 from escrowmq.perf.errors import PerfError
 from escrowmq.perf.url import Target
@@ -89,9 +88,6 @@ class Cluster(Broker):
         if process is not None:
             process.wait()
 
-    def _launch(self, log: object) -> None:
-        raise NotImplementedError("`start` starts the nodes")
-
     def stop(self) -> None:
         self.kill()
 
@@ -120,14 +116,7 @@ class Cluster(Broker):
             _signal(process, number)
 
     def pids(self) -> list[int]:
-        groups = {process.pid for process in self._nodes if process is not None and process.poll() is None}
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(ProcessLookupError):
-                    if os.getpgid(int(entry.name)) in groups:
-                        found.append(int(entry.name))
-        return found
+        return group_pids({process.pid for process in self._nodes if process is not None and process.poll() is None})
 
 
 def answers(port: int) -> bool:

@@ -15,7 +15,7 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import IO
 
-from bench.brokers import Broker, free_port
+from bench.brokers import ProcessBroker, free_port
 from bench.measure import sync_rate
 from escrowmq.perf.amqp10.connection import LinkConnection
 from escrowmq.perf.errors import PerfError
@@ -26,7 +26,7 @@ _HEAP = "-Xmx4G"
 _VENV = Path(sys.prefix)
 
 
-class JavaBroker(Broker):
+class JavaBroker(ProcessBroker):
     """A broker in a Java virtual machine, whose jars are in one folder."""
 
     jars: Path

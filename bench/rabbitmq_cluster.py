@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from bench.brokers import RABBITMQ, BrokerError, RabbitMQ, free_port
 from bench.cluster import NODES, Cluster, answers
+from bench.erlang import RABBITMQ_BIN, ErlangNode, start_epmd
 
 RABBITMQ_CLUSTER = "RabbitMQ cluster"
-_BIN = Path("/usr/lib/rabbitmq/bin")
 _NAMES = tuple(f"bench{number}@localhost" for number in range(NODES))
 
 
@@ -34,36 +33,14 @@ class RabbitMQCluster(Cluster):
         return self._ports
 
     def start(self) -> None:
-        # Start an epmd in the foreground, because one that a node starts as a daemon would outlive it.
+        # An epmd that a node starts as a daemon would outlive it.
         with (self.directory / "epmd.log").open("ab") as log:
-            self._extra.append(
-                subprocess.Popen(
-                    ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
+            self._extra.append(start_epmd(self._epmd_port, log))
         super().start()
 
     def _environment(self, node: int) -> dict[str, str]:
-        folder = self.directory / str(node)
-        return {
-            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            "HOME": str(self.directory),  # the cookie is there
-            "ERL_EPMD_PORT": str(self._epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": _NAMES[node],
-            "RABBITMQ_DIST_PORT": str(self._distribution[node]),
-            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(folder / "no-env.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
-            "RABBITMQ_MNESIA_DIR": str(folder / "mnesia" / "node"),
-            "RABBITMQ_LOG_BASE": str(folder / "log"),
-            "RABBITMQ_PID_FILE": str(folder / "pid"),
-        }
+        erlang = ErlangNode(_NAMES[node], self._epmd_port, self._distribution[node], home=self.directory)
+        return erlang.environment(self.directory / str(node))
 
     def _begin(self, node: int) -> subprocess.Popen[bytes]:
         folder = self.directory / str(node)
@@ -77,7 +54,7 @@ class RabbitMQCluster(Cluster):
         (folder / "enabled_plugins").write_text("[].\n")
         with (folder / "output.log").open("ab") as log:
             return subprocess.Popen(
-                [str(_BIN / "rabbitmq-server")],
+                [str(RABBITMQ_BIN / "rabbitmq-server")],
                 env=self._environment(node),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -88,7 +65,7 @@ class RabbitMQCluster(Cluster):
 
     def repair(self) -> None:
         super().repair()
-        tool = shutil.which("rabbitmqctl", path=str(_BIN)) or str(_BIN / "rabbitmqctl")
+        tool = shutil.which("rabbitmqctl", path=str(RABBITMQ_BIN)) or str(RABBITMQ_BIN / "rabbitmqctl")
         done = subprocess.run(
             [tool, "--node", _NAMES[0], "await_online_nodes", str(NODES), "--timeout", "60"],
             env=self._environment(0),
