@@ -126,8 +126,10 @@ class Candidate:
         return leads
 
     def _reason(self) -> TakeOverReason:
-        fold = self._following.tail.fold
-        if fold.hole or fold.notices or self._standing.found_loss:
+        fold, found_loss = self._following.tail.fold, self._standing.found_loss
+        if fold.leader is None and not self._following.copy.greatest_epoch and not found_loss:
+            return TakeOverReason.FIRST  # its notices say that it brings a journal along
+        if fold.hole or fold.notices or found_loss:
             return TakeOverReason.LOSS
         if fold.leader is None:
             return TakeOverReason.FIRST

@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader
+from escrowmq.journal.storage import FileStorage
+from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.engines.watch import EngineView
+from escrowmq.replica.entries import TakeOverReason
 from escrowmq.server.replica.candidate import Candidate
 from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.following import LoggedEvents
 from escrowmq.server.replica.presence import GRACE_SECONDS
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
+from tests.unit.journal.journals import fill
 from tests.unit.replica.logs import Log
+from tests.unit.replica.test_copy import opened
 from tests.unit.server.replica.standbys import led_by_another, read, standby
 
 
@@ -120,3 +126,16 @@ def test_a_take_over_has_a_reason_and_a_time(found: str, tmp_path: Path) -> None
     assert (last["seen"], last["seconds"], last["reason"]) == (5.0, 0.3, reason.name.lower())
     assert last["before"] == ("" if found == "nobody" else "n2")
     assert since <= time.monotonic()
+
+
+@pytest.mark.parametrize("led", [False, True])
+def test_a_node_that_brings_its_journal_to_a_new_log_is_the_first(led: bool, tmp_path: Path) -> None:
+    storage = FileStorage(tmp_path)
+    journal = opened(storage)
+    fill(journal, 3)
+    if led:  # on a log that is lost
+        DiskCopy(storage, LoggedEvents())._note_epoch(4)
+    journal.close()
+    follower = standby(Log(), tmp_path)
+    assert follower.run()
+    assert follower.claimed[0] is (TakeOverReason.LOSS if led else TakeOverReason.FIRST)
