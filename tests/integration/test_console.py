@@ -201,7 +201,7 @@ def test_every_screen_is_accessible_in_light_and_dark(
     with Visitor(browser, site, **options) as page:
         for path in [*(path for path, _ in MENU.values()), *LISTS, f"connections/{quote(client_address, safe='')}"]:
             page.goto(page.url.partition("/console/")[0] + "/console/" + path)
-            assert page.locator("main h1").is_visible()
+            page.locator("main h1").wait_for()
             assert violations(page) == [], path
             width = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert width, f"{path} is wider than the window"

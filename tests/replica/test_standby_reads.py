@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 
+from escrowmq.admin.socket.client import AdminError, ask
 from tests.broker import wait_until
 from tests.engines.conftest import ENGINES
 from tests.replica_kill.clients import ConfirmedProducer
@@ -33,6 +35,9 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         connection.close()
         with ConfirmedProducer(found, "p") as producer:
             wait_until(lambda: len(producer.confirmed) > 50, 60, "confirms")
+            confirmed = leader.standing()["lsn"]
+            (standby,) = (node for node in found.nodes if node is not leader)
+            wait_until(lambda: synced(standby) >= confirmed, 60, "the standby to follow")
             yield found
 
 
@@ -40,8 +45,15 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def standby(brokers: ReplicaBrokers) -> ReplicaBroker:
     leader = brokers.leader()
     (found,) = (node for node in brokers.nodes if node is not leader)
-    wait_until(lambda: bool(found.standing().get("lsn")), 60, "the standby to follow")
     return found
+
+
+def synced(node: ReplicaBroker) -> int:
+    """Return what a node has on its disk, as a backup asks for it; 0 until it has read the log to its end."""
+    with contextlib.suppress(AdminError):
+        lsn: int = ask(node.data_dir, "journal.synced")
+        return lsn
+    return 0
 
 
 def escrowmq(*arguments: str | Path) -> str:

@@ -105,7 +105,7 @@ def test_the_interface_of_the_leader_has_the_same(nodes: tuple[Site, Site]) -> N
 def test_the_screen_of_the_leader_is_accessible(browser: Any, nodes: tuple[Site, Site], options: Any) -> None:
     with Visitor(browser, nodes[0].http, **options) as page:
         page.click("nav >> text=Replication")
-        assert page.locator("caption", has_text="Take-overs").is_visible()
+        page.locator("caption", has_text="Take-overs").wait_for()
         assert page.locator("tr", has_text="whose process had ended").count() == 1
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

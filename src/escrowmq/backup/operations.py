@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from escrowmq.admin.socket.client import AdminError, ask
+from escrowmq.admin.socket.client import AdminError, NoBroker, ask
 from escrowmq.backup import manifest as manifests
 from escrowmq.backup import restore as restoring
 from escrowmq.backup.copying import Copy
@@ -23,6 +23,9 @@ from escrowmq.journal.recovery import examine
 from escrowmq.journal.storage import LOCK_NAME, FileStorage, check_unlocked
 
 Progress = Callable[[int], object]
+PATIENCE_SECONDS: Final = 30.0
+"""How long a backup waits for the process that has the data directory to name what is on disk."""
+_PAUSE_SECONDS: Final = 0.1
 _INVISIBLE: Final = frozenset({LOCK_NAME, f"{BACKUP}.tmp", "lost+found"})
 """Files that an empty directory may have."""
 
@@ -56,23 +59,45 @@ def copy_in(directory: Path, data_dir: Path, progress: Progress) -> Iterator[Cop
         target.close()
 
 
-def back_up(copy: Copy, data_dir: Path) -> Manifest:
+def back_up(copy: Copy, data_dir: Path, waits: Callable[[str], object], patience: float = PATIENCE_SECONDS) -> Manifest:
     """Update a copy once. A stopped broker cannot start meanwhile.
+
+    A broker that starts or stops, or a standby that still reads the replicated log, cannot say yet what is on disk. It
+    is asked again for `patience` seconds; `waits` is called once, with the reason.
 
     Raises:
         BackupError, JournalVersionUnknown, OSError: The copy could not be updated; see `Copy.update`.
     """
-    try:
-        check_unlocked(data_dir)
-    except DataDirLocked as error:
+    give_up: float | None = None
+    while True:
         try:
-            return follow_up(copy, data_dir)
-        except AdminError as failure:
-            holder = f"process {error.pid}" if error.pid else "another process"
-            raise BackupError(
-                f"{holder} uses the data directory, but no broker answers there: it is starting or stopping, or it is "
-                "another backup; try again"
-            ) from failure
+            check_unlocked(data_dir)
+        except DataDirLocked as error:
+            try:
+                return follow_up(copy, data_dir)
+            except AdminError as failure:
+                reason = _reason(error.pid, failure)
+                if give_up is None:
+                    give_up = time.monotonic() + patience
+                    waits(reason)
+                if time.monotonic() >= give_up:
+                    raise BackupError(f"{reason}; try again") from failure
+                time.sleep(_PAUSE_SECONDS)
+                continue
+        return _back_up_stopped(copy, data_dir)
+
+
+def _reason(pid: str, failure: AdminError) -> str:
+    holder = f"process {pid}" if pid else "another process"
+    if isinstance(failure, NoBroker):
+        return (
+            f"{holder} uses the data directory, but no broker answers there: it is starting or stopping, or it is "
+            "another backup"
+        )
+    return f"the broker, {holder}, cannot say what is on its disk: {failure}"
+
+
+def _back_up_stopped(copy: Copy, data_dir: Path) -> Manifest:
     storage = FileStorage(data_dir)
     try:
         as_of_us = time.time_ns() // 1000

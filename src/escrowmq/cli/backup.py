@@ -59,10 +59,10 @@ def _pause(context: click.Context, parameter: click.Parameter, value: str) -> fl
 def backup(directory: Path, data_dir: Path, *, follow: bool, interval: float, as_json: bool) -> None:
     """Copy the journal of a broker to DIR, or keep a copy up to date.
 
-    The broker may be running. If it is stopped, it cannot be started meanwhile; with --follow, the command waits for
-    it instead, also before its first start. DIR is created if necessary. If it holds an earlier backup of the same
-    broker, that is read and verified, only what is new is copied, and the earlier backup stays whole until the new one
-    is.
+    The broker may be running; one that is still starting is waited for, up to half a minute. If it is stopped, it
+    cannot be started meanwhile; with --follow, the command waits for it instead, also before its first start. DIR is
+    created if necessary. If it holds an earlier backup of the same broker, that is read and verified, only what is new
+    is copied, and the earlier backup stays whole until the new one is.
 
     Everything that was confirmed before the command began is in the backup. Each frame's checksums and the chain of
     segments are checked in the copy, and everything is on disk before the manifest DIR/backup.json lists it. A backup
@@ -89,7 +89,7 @@ def backup(directory: Path, data_dir: Path, *, follow: bool, interval: float, as
             if follow:
                 _follow(copy, data_dir, interval, report)
             else:
-                report(operations.back_up(copy, data_dir), copy.copied_bytes)
+                report(operations.back_up(copy, data_dir, _waits), copy.copied_bytes)
 
 
 @click.command()
@@ -133,6 +133,10 @@ def restore(directory: Path, data_dir: Path, *, only_check: bool, as_json: bool)
 def _ended(seconds: float) -> bool:
     """Wait for a signal that ends the command, and return whether one came."""
     return signal.sigtimedwait(_END, seconds) is not None
+
+
+def _waits(reason: str) -> None:
+    click.echo(f"{reason}; waiting up to {operations.PATIENCE_SECONDS:g} s for it", err=True)
 
 
 def _begun(data_dir: Path, interval: float) -> bool:

@@ -17,8 +17,12 @@ class AdminError(Exception):
     """The broker cannot be reached, or refuses. The text is for the operator."""
 
 
+class NoBroker(AdminError):  # noqa: N818 - named after what is there
+    """No process listens on the admin socket of the data directory."""
+
+
 def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
-    """Return the result of an operation (see `admin.service`). Raises AdminError."""
+    """Return the result of an operation (see `admin.service`). Raises AdminError, which is NoBroker if none listens."""
     text = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
     request = text.encode("utf-8", "surrogatepass") + b"\n"
     if len(request) > path.LONGEST_REQUEST:
@@ -26,7 +30,7 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     try:
         sock = path.connect(data_dir, TIMEOUT)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
-        raise AdminError(
+        raise NoBroker(
             f"no broker runs on {data_dir}; name the data directory of a running broker with --data-dir, "
             f"or start a broker with: escrowmq serve --data-dir {data_dir}"
         ) from error
