@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.brokers import EscrowMQ, free_port
 from bench.cluster import NODES, Cluster, answers, wait_until
 from escrowmq.admin.socket.client import AdminError, ask
-from tests.engines.kafka_nodes import KafkaNodes
+from tests.engines.kafka_nodes import LastingKafkaNodes
 from tests.engines.nats_nodes import NatsNodes
 from tests.engines.nodes import EngineNodes
 
@@ -97,7 +97,7 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
 class OnKafka(ReplicatedEscrowMQ):
     """On Kafka, whose topic has Kafka's defaults for syncing; the leader syncs its own copy."""
 
-    engine = KafkaNodes
+    engine = LastingKafkaNodes
 
 
 class OnNats(ReplicatedEscrowMQ):

@@ -73,8 +73,8 @@ GROUPS = {
 """Tests of a group run in one process. They share a Spark session, a server or a Java, which start slowly, or the
 parsed sources.
 """
-SHARING = ("tests/integration/",)
-"""Each file in these folders is a group, whose tests share a broker."""
+SHARING = ("tests/integration/", "tests/replica/")
+"""Each file in these folders is a group, whose tests share a broker, or a replicated log."""
 FILES = (*SHARING, "tests/conformance/", "tests/property/", "tests/unit/")
 """Each file in these folders is a group, too. Thousands of quick tests, each a group, would keep the scheduler busy:
 its work grows with the square of their number. The tests of a file also share what it caches.

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -41,6 +42,8 @@ class KafkaNodes(EngineNodes):
 
     engine = "Kafka"
     scheme = "kafka"
+    java: ClassVar[tuple[str, ...]] = (*_JAVA, "-XX:TieredStopAtLevel=1")
+    """Options of Java. Nodes that live for a minute cost less without the compiler for long runs."""
 
     def __init__(self, folder: Path, count: int, host: str = "127.0.0.1", *, settings: str = "") -> None:
         super().__init__(folder, count, host)
@@ -72,7 +75,7 @@ class KafkaNodes(EngineNodes):
         )
         if not data.exists():
             self._format(node, data, file)
-        return ["java", *_JAVA, "-cp", f"{JARS}/*", "kafka.Kafka", str(file)]
+        return ["java", *self.java, "-cp", f"{JARS}/*", "kafka.Kafka", str(file)]
 
     def _format(self, node: int, data: Path, file: Path) -> None:
         """Format a folder. Those of further nodes are copies, since Kafka's tool needs seconds."""
@@ -99,3 +102,9 @@ class KafkaNodes(EngineNodes):
 
     def leader(self, name: str) -> int:
         return int(self.admin.list_topics(name, timeout=10).topics[name].partitions[0].leader) - 1
+
+
+class LastingKafkaNodes(KafkaNodes):
+    """Nodes that live for long, as in production: Java compiles in full what runs often."""
+
+    java = _JAVA

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from escrowmq.admin.socket.client import AdminError, ask
 from tests.broker import wait_until
@@ -18,6 +19,14 @@ from tests.engines.conftest import ENGINES
 from tests.replica_kill.clients import ConfirmedProducer
 from tests.replicas import ReplicaBroker, ReplicaBrokers
 from tests.soak.load import audit
+
+
+class PacedProducer(ConfirmedProducer):
+    """Leaves the processors to those who read the journal."""
+
+    def work(self, channel: BlockingChannel) -> None:
+        super().work(channel)
+        self.stopped.wait(0.02)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -33,7 +42,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         stream = {"x-queue-type": "stream"}
         connection.channel().queue_declare("history", durable=True, arguments=stream)
         connection.close()
-        with ConfirmedProducer(found, "p") as producer:
+        with PacedProducer(found, "p") as producer:
             wait_until(lambda: len(producer.confirmed) > 50, 60, "confirms")
             confirmed = leader.standing()["lsn"]
             (standby,) = (node for node in found.nodes if node is not leader)
