@@ -72,6 +72,13 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site
                 node.kill()
 
 
+def test_a_standby_prints_its_addresses_also_that_for_http(nodes: tuple[Site, Site]) -> None:
+    _, standby = nodes
+    urls = f"amqp://127.0.0.1:{standby.port}", f"http://127.0.0.1:{standby.http_port}"
+    lines = {f"standby {url} data={standby.data_dir}" for url in urls}
+    wait_until(lambda: lines <= set(standby.log().splitlines()), 60, "its lines")
+
+
 def test_each_node_shows_leader_nodes_engine_and_take_overs(nodes: tuple[Site, Site]) -> None:
     leader, standby = nodes
     for node, own in ((leader, "node       n2 (leader)"), (standby, "node       n1 (standby)")):

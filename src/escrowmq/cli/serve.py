@@ -57,7 +57,8 @@ def serve(
 
     Prints `ready amqp://HOST:PORT data=DIR` on stdout once clients can connect, and logs to stderr. With --rocketmq
     three more `ready` lines follow: for the name server, the broker and gRPC. With --http one more follows, for HTTP.
-    With --replicate, it prints `standby amqp://HOST:PORT data=DIR` first, and `ready …` when it leads.
+    With --replicate, it prints `standby amqp://HOST:PORT data=DIR` first, and `ready …` when it leads. With
+    --http, a standby answers health checks, and prints a `standby` line for HTTP, too.
     On SIGTERM or Ctrl-C the broker closes its connections, syncs the journal and exits with 0.
 
     Each key of the file can also be an environment variable, such as ESCROWMQ_LOG_FORMAT for `format` in `[log]`. An

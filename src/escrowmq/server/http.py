@@ -64,6 +64,7 @@ class HttpProcess:
         }
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._given_up = False
 
     def start(self) -> None:
         """Start the process, and keep it running until `stop`."""
@@ -97,9 +98,9 @@ class HttpProcess:
             process.kill()
             await process.wait()
 
-    @property
-    def pid(self) -> int | None:
-        """The id of the process, if it runs."""
+    def give_up(self) -> int | None:
+        """Start the process no more, and return its id, if it runs. The caller ends it. May be called on any thread."""
+        self._given_up = True
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 
@@ -127,6 +128,8 @@ class HttpProcess:
                 end = f"cannot be started: {error}"
             else:
                 end = f"ended with status {await self._process.wait()}"
+            if self._given_up:
+                return
             wait = _FIRST_WAIT if loop.time() - started > _LONGEST_WAIT else min(2 * wait, _LONGEST_WAIT)
             _log.error("the HTTP process %s; it starts again in %g s", end, wait)
             await asyncio.sleep(wait)

@@ -143,7 +143,7 @@ class Server:
         SIGHUP applies the settings of `reloading`.
         """
         if self._leadership is not None:
-            self._leadership.child = lambda: None if self._http is None else self._http.pid
+            self._leadership.child = lambda: None if self._http is None else self._http.give_up()
             self._leadership.stop = self._hand_over
             self._ship(self._journal.snapshot_lsn, self._journal.oldest_lsn)
         self._turns.begin()

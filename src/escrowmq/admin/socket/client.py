@@ -11,6 +11,9 @@ from escrowmq.text import printable
 
 TIMEOUT: Final = 60.0
 """The maximum number of seconds without any part of an answer. A snapshot of a long backlog takes longest."""
+QUICK_TIMEOUT: Final = 5.0
+"""The same for questions that every broker answers at once. A process that is suspended answers nothing."""
+QUICK: Final = frozenset({"ping", "replica.status"})
 
 
 class AdminError(Exception):
@@ -27,8 +30,9 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     request = text.encode("utf-8", "surrogatepass") + b"\n"
     if len(request) > path.LONGEST_REQUEST:
         raise AdminError(f"the request has more than the {path.LONGEST_REQUEST:,} bytes that the broker takes")
+    timeout = QUICK_TIMEOUT if command in QUICK else TIMEOUT
     try:
-        sock = path.connect(data_dir, TIMEOUT)
+        sock = path.connect(data_dir, timeout)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NoBroker(
             f"no broker runs on {data_dir}; name the data directory of a running broker with --data-dir, "
@@ -45,7 +49,7 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
             stream.flush()
             line = stream.readline()
     except TimeoutError as error:
-        raise AdminError(f"the broker on {data_dir} did not answer within {TIMEOUT:g} s") from error
+        raise AdminError(f"the broker on {data_dir} did not answer within {timeout:g} s") from error
     except OSError as error:
         raise AdminError(f"{broken_off}: {error.strerror or error}") from error
     if not line.endswith(b"\n"):

@@ -53,6 +53,7 @@ class Standby:
         self._follower = follower
         self._watch = watch
         self._amqp = [each for each in bound if each.scheme not in (*HTTP_SCHEMES, *ROCKETMQ_SCHEMES)]
+        self._shown = [each for each in bound if each.scheme not in ROCKETMQ_SCHEMES]
         http = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
         self._http = HttpProcess(config, http.sockets) if http is not None else None
         known = {"ping": self._ping, "replica.status": self._status, "journal.synced": self._synced}
@@ -82,7 +83,7 @@ class Standby:
 
     def _followed(self) -> None:
         _log.info("this node is a standby, and has read the replicated log to its end")
-        for each in self._amqp:
+        for each in self._shown:
             sys.stdout.write(f"standby {each.url} data={self._config.data_dir}\n")
         sys.stdout.flush()
 
