@@ -163,7 +163,12 @@ public class Worker extends OrderTransfer {
         }
     }
 
-    /** The log of decisions, with steps. */
+    /**
+     * The log of decisions, with steps.
+     *
+     * Recovery writes too: it notes a branch again that it could not complete. That is not the decision, so it is no step.
+     * The program may be waiting at another step by then, which would keep recovery from ever trying again.
+     */
     public static class Store extends ShadowNoFileLockStore {
         public Store(ObjectStoreEnvironmentBean settings) throws ObjectStoreException {
             super(settings);
@@ -171,6 +176,9 @@ public class Worker extends OrderTransfer {
 
         @Override
         public boolean write_committed(Uid id, String type, OutputObjectState state) throws ObjectStoreException {
+            if (Thread.currentThread() != application) {
+                return super.write_committed(id, type, state);
+            }
             step("decide");
             boolean written = super.write_committed(id, type, state);
             step("decided");

@@ -20,6 +20,8 @@ EXAMPLE = ROOT / "examples" / "xa-java"
 SOURCE = Path(__file__).parent / "Worker.java"
 NO_STEP = "none"
 RECOVERY_SECONDS = 120.0
+MISSED = "No XAResource to recover"
+"""Narayana says this of a branch whose participant it cannot reach."""
 
 
 def end_sessions(bank: PostgreSQL) -> None:
@@ -30,9 +32,13 @@ def end_sessions(bank: PostgreSQL) -> None:
 
 
 class JavaRounds:
-    """The compiled program, with its log of decisions in `folder`."""
+    """The compiled program, with its log of decisions in `folder`.
 
-    def __init__(self, folder: Path) -> None:
+    `long_outage` leaves a killed participant down until the program has no order left, and recovery has missed it.
+    """
+
+    def __init__(self, folder: Path, *, long_outage: bool = False) -> None:
+        self._long_outage = long_outage
         self._classes = folder / "classes"
         self._log = folder / "decisions"
         path = str(jars(JARS) / "*")
@@ -73,9 +79,13 @@ class JavaRounds:
         application.go()
         # Further calls on the broken connection fail, and must not affect the other participant.
         application.run_until(lambda line: line == "moved" or line.startswith("failed"))
-        revive()
+        if not self._long_outage:
+            revive()
         application.go()
         assert application.run_until(lambda line: line == "finished"), f"the program has ended\n{application.said()}"
+        if self._long_outage:
+            wait_until(lambda: MISSED in application.said(), RECOVERY_SECONDS, "an attempt of recovery")
+            revive()
         self._wait(application, broker, bank)
         application.finish()
 

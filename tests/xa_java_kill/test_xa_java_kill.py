@@ -75,6 +75,12 @@ def test_kills_at_the_most_critical_steps(tmp_path: Path) -> None:
     JavaRounds(tmp_path).run(tmp_path, FEW)
 
 
+@pytest.mark.rule("DTX-15")
+@pytest.mark.slow
+def test_recovery_that_could_not_reach_the_broker_completes_the_decision_later(tmp_path: Path) -> None:
+    JavaRounds(tmp_path, long_outage=True).run(tmp_path, [Kill("broker", "decided", 1, None)])
+
+
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_kills_at_every_step(tmp_path: Path) -> None:
