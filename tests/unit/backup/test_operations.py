@@ -60,6 +60,7 @@ def copy(broker: Broker, tmp_path: Path) -> Iterator[Copy]:
         (NoBroker("no broker runs"), f"process {os.getpid()} uses the data directory, but {STARTING}"),
         (AdminError(READING), f"the broker, process {os.getpid()}, cannot say what is on its disk: {READING}"),
     ],
+    ids=["starting", "reading"],
 )
 def test_a_broker_that_cannot_answer_yet_is_waited_for(
     error: AdminError, reason: str, broker: Broker, copy: Copy
