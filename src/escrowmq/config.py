@@ -480,7 +480,9 @@ class HttpSection(Section):
         "certificate.",
     )
     open_metrics: bool = Field(
-        default=False, description="Whether `/metrics` and `/metrics/detailed` are shown without a login."
+        default=False,
+        description="Whether `/metrics` and `/metrics/detailed` are shown without a login, and on a standby "
+        "`/api/escrow/replica`.",
     )
     connections: int = Field(
         default=200, ge=1, description="The number of open connections; further requests are answered with 503."

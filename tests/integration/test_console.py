@@ -97,9 +97,9 @@ def prepare(site: HttpBroker) -> None:
 
 
 class Visitor:
-    """An operator at a browser, who has logged in."""
+    """An operator at a browser, who has logged in, unless the page has no login."""
 
-    def __init__(self, browser: Browser, site: HttpBroker, **options: Any) -> None:
+    def __init__(self, browser: Browser, site: HttpBroker, *, logs_in: bool = True, **options: Any) -> None:
         self.base = f"http://127.0.0.1:{site.port}"
         self.context = browser.new_context(**options)
         self.page: Page = self.context.new_page()
@@ -108,6 +108,10 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("console", lambda line: self.faults.append(line.text) if "Security Policy" in line.text else None)
         self.page.goto(self.base)
+        if logs_in:
+            self.log_in()
+
+    def log_in(self) -> None:
         self.page.fill("[name=user]", "guest")
         self.page.fill("[name=password]", "guest")
         self.page.click("button")

@@ -19,6 +19,8 @@ from tests.ports import reserve_port
 from tests.replicas import ReplicaBroker, serves
 
 __all__ = ("browser",)
+needs_browser = pytest.mark.skipif(CHROMIUM is None or not AXE.exists(), reason="needs Chromium, and npm ci in NODE")
+LOOKS = pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}}])
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
 
 
@@ -107,8 +109,21 @@ def test_the_interface_of_the_leader_has_the_same(nodes: tuple[Site, Site]) -> N
     assert {row["node"] for row in json.loads(body)["nodes"]} == {"n1", "n2"}
 
 
-@pytest.mark.skipif(CHROMIUM is None or not AXE.exists(), reason="needs Chromium, and npm ci in NODE")
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}}])
+def test_the_interface_of_the_standby_has_its_own_view(nodes: tuple[Site, Site]) -> None:
+    status, body = nodes[1].http.get("/api/escrow/replica", "")
+    found = json.loads(body)
+    assert status == 200
+    assert (found["role"], found["leader"], found["nodes"][0]["node"]) == ("standby", "n2", "n1")
+
+
+def test_the_standby_refuses_the_rest_with_the_leaders_address(nodes: tuple[Site, Site]) -> None:
+    leader, standby = nodes
+    status, body = standby.http.get("/api/overview")
+    assert (status, json.loads(body)["leader"]) == (503, f"amqp://127.0.0.1:{leader.port}")
+
+
+@needs_browser
+@LOOKS
 def test_the_screen_of_the_leader_is_accessible(browser: Any, nodes: tuple[Site, Site], options: Any) -> None:
     with Visitor(browser, nodes[0].http, **options) as page:
         page.click("nav >> text=Replication")
@@ -116,3 +131,24 @@ def test_the_screen_of_the_leader_is_accessible(browser: Any, nodes: tuple[Site,
         assert page.locator("tr", has_text="whose process had ended").count() == 1
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@needs_browser
+@LOOKS
+def test_the_page_of_the_standby_is_accessible(browser: Any, nodes: tuple[Site, Site], options: Any) -> None:
+    leader, standby = nodes
+    with Visitor(browser, standby.http, logs_in=False, **options) as page:
+        page.get_by_text(f"The leader is amqp://127.0.0.1:{leader.port}").wait_for()
+        assert page.get_by_text("This node, n1, is a standby").count() == 1
+        assert page.get_by_text("has read the replicated log to its end").count() == 1
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@needs_browser
+def test_the_page_of_a_standby_becomes_the_login_when_the_node_leads(browser: Any, nodes: tuple[Site, Site]) -> None:
+    leader, standby = nodes
+    with Visitor(browser, standby.http, logs_in=False) as page:
+        page.get_by_text("is a standby").wait_for()
+        leader.kill()
+        page.locator("[name=password]").wait_for()

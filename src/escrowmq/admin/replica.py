@@ -12,6 +12,13 @@ SILENT: Final = "the replicated log does not answer, so no node can take over; t
 ALONE: Final = "this broker has its journal alone; see `escrowmq serve --replicate`"
 
 
+def refusal_text(leader_url: str) -> str:
+    """Return the line with which a standby refuses what only the leader does."""
+    if leader_url:
+        return f"this node is a standby; the leader is {leader_url}"
+    return "this node is a standby, and no node leads now"
+
+
 class ReplicaAdmin:
     """The operations by name are in `operations`."""
 

@@ -7,18 +7,15 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
-from escrowmq.admin.http.headers import SAFE
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, MONITORING, Operator, operator_of_password, operator_of_token
@@ -26,9 +23,9 @@ from escrowmq.admin.http.management import NothingThere
 from escrowmq.admin.http.paths import segments
 from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.console.actions import ACTIONS, AUDIT, BACKUP, FormRefused, arguments_of, outcome_of
+from escrowmq.console.answers import HEADERS, file_routes, html
 from escrowmq.console.pages import FOUND, menu_of
 from escrowmq.console.rates import Rates
-from escrowmq.console.rendering import render
 from escrowmq.console.screens import audits, definitions, overview
 from escrowmq.console.sessions import LoginSession, Sessions
 from escrowmq.console.visit import Visit
@@ -40,26 +37,7 @@ COOKIE: Final = "escrowmq"
 LONGEST_FORM: Final = 32 << 10
 LONGEST_FILE: Final = 32 << 20
 """Octets of a form with a file of definitions, in which many characters take three."""
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-"""The content security policy: nothing comes from elsewhere, and no script is in a page."""
-HEADERS: Final[dict[str, str]] = {
-    "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    **SAFE,
-}
-_STATIC: Final = Path(__file__).with_name("static")
-_ICON: Final = (_STATIC / "icon.svg").read_bytes()
 _log = logging.getLogger("escrowmq.http")
-
-
-async def _icon(request: Request) -> Response:
-    """Return the icon to browsers that ask for it at its usual place. They go by the type, not by the name."""
-    del request
-    return Response(_ICON, headers=HEADERS | {"Cache-Control": "max-age=86400"}, media_type="image/svg+xml")
 
 
 class NotLoggedIn(Exception):  # noqa: N818 - named for what happened
@@ -91,8 +69,7 @@ class Console:
         """Return the routes."""
         return [
             Route("/", self.home),
-            Route("/favicon.ico", _icon),
-            Mount("/console/static", StaticFiles(directory=_STATIC)),
+            *file_routes(),
             Route("/console", self.home),
             Route("/console/login", self._guarded(self.login_form)),
             Route("/console/login", self._guarded(self.login), methods=["POST"]),
@@ -114,9 +91,7 @@ class Console:
 
     async def login_form(self, request: Request) -> Response:
         """Show the form of the login."""
-        return _html(
-            "login.html", then=_local(request.query_params.get("then", "")), failed="", user="", by_token=False
-        )
+        return html("login.html", then=_local(request.query_params.get("then", "")), failed="", user="", by_token=False)
 
     async def login(self, request: Request) -> Response:
         """Open a session for a user with the tag monitoring or administrator."""
@@ -128,7 +103,7 @@ class Console:
             await self._operator(request, user, password, bearer.strip())
         except NotLoggedIn as refusal:
             refused: dict[str, Any] = {"failed": str(refusal), "user": user, "by_token": bool(bearer)}
-            return _html("login.html", HTTPStatus.UNAUTHORIZED, then=then, **refused)
+            return html("login.html", HTTPStatus.UNAUTHORIZED, then=then, **refused)
         answer = RedirectResponse(then, HTTPStatus.SEE_OTHER, HEADERS)
         answer.set_cookie(
             COOKIE,
@@ -191,7 +166,7 @@ class Console:
         async with self._turns.turn(visit.operator.user):
             context = await page.screen(visit)
             notices, visit.session.notices = visit.session.notices, []
-            return _html(
+            return html(
                 page.template,
                 visit=visit,
                 title=page.title,
@@ -281,13 +256,8 @@ class Console:
         return handle
 
 
-def _html(template: str, status: HTTPStatus = HTTPStatus.OK, /, **context: Any) -> Response:
-    # Clients can bring texts into the broker that have half of a surrogate pair; a question mark is shown for it.
-    return HTMLResponse(render(template, **context).encode("utf-8", "replace"), status, HEADERS)
-
-
 def _failure(status: HTTPStatus, text: str) -> Response:
-    return _html("failure.html", status, title=status.phrase, text=text)
+    return html("failure.html", status, title=status.phrase, text=text)
 
 
 def _path(request: Request) -> str:

@@ -47,9 +47,9 @@ def _reloaded(config: Config) -> dict[str, Any]:
 
 
 class HttpProcess:
-    """Runs the HTTP process on listening sockets that the broker has bound."""
+    """Runs the HTTP process on listening sockets that the broker has bound. That of a standby has other routes."""
 
-    def __init__(self, config: Config, sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, config: Config, sockets: Sequence[socket.socket], *, standby: bool = False) -> None:
         self._sockets = sockets
         self._options: dict[str, Any] = {
             "data_dir": str(config.data_dir),
@@ -60,6 +60,7 @@ class HttpProcess:
             "disk_limit": config.disk.free_limit,
             "sockets": [sock.fileno() for sock in sockets],
             "https": config.http.tls,
+            "standby": standby,
             **_reloaded(config),
         }
         self._process: asyncio.subprocess.Process | None = None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
 
 from escrowmq import logs
 from escrowmq.admin.http.app import HttpInterface
@@ -25,8 +26,10 @@ from escrowmq.admin.http.broker import RemoteBroker
 from escrowmq.admin.http.connection import TimedProtocol
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.repetition import Repetition
+from escrowmq.admin.http.standby import StandbyInterface
 from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.console.app import Console
+from escrowmq.console.standby import StandbyConsole
 from escrowmq.evidence.files import BrokerFiles
 from escrowmq.evidence.routes import file_routes
 from escrowmq.web.https import https_context, load_certificate
@@ -52,12 +55,8 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
     """Serve until standard input ends."""
     audits, backups = (None if options[name] is None else Path(options[name]) for name in ("audits", "backups"))
     files = BrokerFiles(Path(options["data_dir"]), audits, backups, options["disk_limit"])
-    broker = GuardedBroker(RemoteBroker(files.data_dir))
-    lists, turns = KeptLists(broker), RequestTurns()
-    more = file_routes(files)
-    interface = HttpInterface(broker, open_metrics=options["open_metrics"], more=more, lists=lists, turns=turns)
     config = uvicorn.Config(
-        interface.app(Console(broker, lists, files, turns=turns).routes()),
+        _application(options, files),
         http=TimedProtocol,
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         lifespan="off",
@@ -83,6 +82,17 @@ async def serve(options: dict[str, Any], sockets: list[socket.socket]) -> None:
         await server.serve(sockets)
     finally:
         files.stop()
+
+
+def _application(options: dict[str, Any], files: BrokerFiles) -> Starlette:
+    broker, open_metrics = RemoteBroker(files.data_dir), options["open_metrics"]
+    if options["standby"]:
+        pages = StandbyConsole(broker, open_metrics=open_metrics)
+        return StandbyInterface(broker, open_metrics=open_metrics).app(pages.routes())
+    guarded = GuardedBroker(broker)
+    lists, turns, more = KeptLists(guarded), RequestTurns(), file_routes(files)
+    interface = HttpInterface(guarded, open_metrics=open_metrics, more=more, lists=lists, turns=turns)
+    return interface.app(Console(guarded, lists, files, turns=turns).routes())
 
 
 def _hear(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:

@@ -12,7 +12,8 @@ from starlette.routing import Mount, Route
 from escrowmq.admin.http.app import CHANGE_ROUTES, READING, HttpInterface
 from escrowmq.admin.http.escrow import CHANGES
 from escrowmq.console.actions import ACTIONS
-from escrowmq.console.app import HEADERS, LONGEST_FORM
+from escrowmq.console.answers import HEADERS
+from escrowmq.console.app import LONGEST_FORM
 from escrowmq.console.pages import PAGES, menu_of
 from escrowmq.console.sessions import IDLE_SECONDS
 from escrowmq.evidence.files import BrokerFiles

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,33 +14,28 @@ from starlette.routing import BaseRoute, Route
 
 from escrowmq.admin.http.access_changes import ACCESS_CHANGES
 from escrowmq.admin.http.answers import JsonAnswer
-from escrowmq.admin.http.broker import AskedBroker, BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.broker import AskedBroker
 from escrowmq.admin.http.channels import CHANNEL_ROUTES
 from escrowmq.admin.http.definition_routes import DEFINITION_CHANGES, DEFINITION_ROUTES
 from escrowmq.admin.http.escrow import CHANGE_PATHS, ESCROW_ROUTES, check_kind, reason_of
-from escrowmq.admin.http.headers import SAFE, SafeHeaders
+from escrowmq.admin.http.failures import FAILURES
+from escrowmq.admin.http.headers import SafeHeaders
+from escrowmq.admin.http.health import health_routes
 from escrowmq.admin.http.kept_lists import KeptLists
 from escrowmq.admin.http.listing import BadQuery
 from escrowmq.admin.http.logins import ADMINISTRATOR, NotAuthorised, Operator, login_of, monitor
-from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, HealthFailure, NothingThere, Reading, ReadRoute
-from escrowmq.admin.http.metrics import FAMILIES, detailed, exposition, identity, overview, replication
+from escrowmq.admin.http.management import MANAGEMENT, READ_ROUTES, NothingThere, Reading, ReadRoute
+from escrowmq.admin.http.metrics import FAMILIES, TEXT, detailed, exposition, identity, overview
 from escrowmq.admin.http.object_changes import OBJECT_CHANGES
 from escrowmq.admin.http.paths import PathTable, segments
 from escrowmq.admin.http.policies import POLICY_CHANGES, POLICY_ROUTES
-from escrowmq.admin.http.refusals import refusal
 from escrowmq.admin.http.turns import RequestTurns
 from escrowmq.admin.http.writing import LONGEST_BODY, WriteRoute, Writing, parsed
 
-TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 CHANGE_ROUTES: Final = {**ACCESS_CHANGES, **OBJECT_CHANGES, **DEFINITION_CHANGES, **POLICY_CHANGES}
 READING: Final = {**READ_ROUTES, **CHANNEL_ROUTES, **ESCROW_ROUTES, **DEFINITION_ROUTES, **POLICY_ROUTES}
-HEALTH_SECONDS: Final = 5.0
-"""The time in which the broker must answer for `/health`."""
 NO_PATH: Final = "the HTTP API of this broker has no such path, see docs/guides/http-api.md"
-NOT_ALLOWED: Final = "this path does not take this method"
-_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="EscrowMQ"'}
 T = TypeVar("T")
-_log = logging.getLogger("escrowmq.http")
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -83,8 +75,7 @@ class HttpInterface:
         """Return the application, which also has the routes `others`."""
         return Starlette(
             routes=[
-                Route("/health", self.health),
-                Route("/health/leader", self.leader_health),
+                *health_routes(self._broker),
                 Route("/metrics", self.metrics),
                 Route("/metrics/detailed", self.metrics_detailed),
                 Route("/api/{path:rest}", self.read),
@@ -92,37 +83,8 @@ class HttpInterface:
                 *others,
             ],
             middleware=[Middleware(SafeHeaders)],
-            exception_handlers={
-                NotAuthorised: _not_authorised,
-                NothingThere: _not_found,
-                BadQuery: _refused,
-                HealthFailure: _unhealthy,
-                BrokerUnavailable: _unavailable,
-                BrokerRefused: _broker_refused,
-                HTTPException: _fault,
-                ClientDisconnect: _gone,
-                Exception: _internal,
-            },
+            exception_handlers=dict(FAILURES),
         )
-
-    async def health(self, request: Request) -> Response:
-        """Say whether the broker answers in time, and whether it is a standby. Raises BrokerUnavailable."""
-        del request
-        return JsonAnswer({"status": await self._role() or "ok"})
-
-    async def leader_health(self, request: Request) -> Response:
-        """Say whether the broker serves clients, which a standby does not. Raises BrokerUnavailable."""
-        del request
-        role = await self._role()
-        return JsonAnswer({"status": role or "ok"}, 503 if role else 200)
-
-    async def _role(self) -> str:
-        """Return `standby` if the broker is one, and nothing otherwise."""
-        try:
-            async with asyncio.timeout(HEALTH_SECONDS):
-                return await self._broker.ask("ping") or ""
-        except TimeoutError as error:
-            raise BrokerUnavailable(f"the broker did not answer within {HEALTH_SECONDS:g} s") from error
 
     async def read(self, request: Request) -> Response:
         """Answer a request of RabbitMQ's management API (see `management.READ_ROUTES`)."""
@@ -194,14 +156,7 @@ class HttpInterface:
         return operator
 
     async def metrics(self, request: Request) -> Response:
-        """Return the sums for the whole broker; of a standby, numbers about itself. Raises NotAuthorised.
-
-        A standby knows no users, so it shows them only if a login is not needed at all.
-        """
-        if await self._role():
-            if not self._open_metrics:
-                raise NotAuthorised("a standby knows no users; it shows metrics if http.open_metrics is true")
-            return Response(exposition(replication(await self._broker.ask("replica.status"))), media_type=TEXT)
+        """Return the sums for the whole broker."""
         async with self._turns.turn(await self._metrics_user(request)):
             status, totals = await self._broker.ask("status"), await self._broker.ask("counter.totals")
             return Response(exposition(overview(status, totals)), media_type=TEXT)
@@ -263,71 +218,3 @@ def _found(request: Request, paths: PathTable[T]) -> tuple[T, dict[str, str]]:
     if found is None:
         raise NothingThere(NO_PATH)
     return found
-
-
-async def _not_authorised(request: Request, error: Exception) -> Response:
-    del request
-    body = {"error": "not_authorized", "reason": str(error)}
-    return JsonAnswer(body, 401, _CHALLENGE)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    del request
-    return JsonAnswer({"error": "Object Not Found", "reason": str(error) or "Not Found"}, 404)
-
-
-async def _unhealthy(request: Request, error: Exception) -> Response:
-    del request
-    assert isinstance(error, HealthFailure)
-    return JsonAnswer({"status": "failed", "reason": str(error), **error.more}, 503)
-
-
-async def _unavailable(request: Request, error: Exception) -> Response:
-    _log.warning("%s: %s", request.url.path, error)
-    return JsonAnswer({"error": "unavailable", "reason": "the broker does not answer"}, 503)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    del request
-    return JsonAnswer({"error": "bad_request", "reason": str(error)}, 400)
-
-
-async def _broker_refused(request: Request, error: Exception) -> Response:
-    """Answer what the broker refused; a decision of an operator that is not possible is 400, whatever the reason."""
-    assert isinstance(error, BrokerRefused)
-    if request.url.path.startswith("/api/escrow/"):
-        return await _refused(request, error)
-    found = refusal(error)
-    headers = _CHALLENGE if found.status == HTTPStatus.UNAUTHORIZED else {}
-    return JsonAnswer({"error": found.error, "reason": found.reason}, found.status, headers)
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    """Answer a client that is gone: nobody reads it, and it is no fault of the process."""
-    del request, error
-    return Response(status_code=400)
-
-
-async def _internal(request: Request, error: Exception) -> Response:
-    """Answer after a fault of the process, which is in the log."""
-    del request, error
-    return JsonAnswer({"error": "internal_error", "reason": "see the broker's log"}, 500, SAFE)
-
-
-async def _fault(request: Request, error: Exception) -> Response:
-    del request
-    assert isinstance(error, HTTPException)
-    names: dict[int, Any] = {
-        400: "bad_request",
-        403: "forbidden",
-        404: "Object Not Found",
-        405: "Method Not Allowed",
-        413: "payload_too_large",
-        429: "too_many_requests",
-        501: "not_implemented",
-        503: "unavailable",
-    }
-    reason = NOT_ALLOWED if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else error.detail
-    return JsonAnswer(
-        {"error": names.get(error.status_code, "error"), "reason": reason}, error.status_code, error.headers
-    )

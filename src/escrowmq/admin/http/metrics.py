@@ -61,6 +61,7 @@ _BY_QUEUE: Final[Mapping[str, tuple[tuple[str, str, bool], ...]]] = {
         ("requeued", "escrowmq_detailed_queue_messages_requeued", True),
     ),
 }
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 FAMILIES: Final = frozenset(_BY_QUEUE)
 """What `/metrics/detailed?family=` accepts."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from escrowmq.admin.replica import refusal_text
 from escrowmq.server.listener import Bound
 from escrowmq.wire.amqp010.codec.frames import control_frame
 from escrowmq.wire.amqp010.codec.spec import CloseCode
@@ -32,13 +33,6 @@ _MOST: Final = 1 << 16
 _TUNE: Final = spec.ConnectionTune(1, 131_072, 60)
 _MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
 """Any login is accepted, since nothing but the refusal follows. Only an open connection can be refused with words."""
-
-
-def refusal_text(leader_url: str) -> str:
-    """Return the line for a client."""
-    if leader_url:
-        return f"this node is a standby; the leader is {leader_url}"
-    return "this node is a standby, and no node leads now"
 
 
 def refuse_091(leader_url: str) -> bytes:

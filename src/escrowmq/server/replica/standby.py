@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from escrowmq.admin.operation import Operation, OperationRefused
+from escrowmq.admin.replica import refusal_text
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
 from escrowmq.config import Config
@@ -19,7 +20,7 @@ from escrowmq.replica.engines import SettingsWatch
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
 from escrowmq.server.replica.follower import Follower
-from escrowmq.server.replica.refusing import Refusing, refusal_text
+from escrowmq.server.replica.refusing import Refusing
 from escrowmq.server.replica.status import described
 
 _log = logging.getLogger("escrowmq.replication")
@@ -55,7 +56,7 @@ class Standby:
         self._amqp = [each for each in bound if each.scheme not in (*HTTP_SCHEMES, *ROCKETMQ_SCHEMES)]
         self._shown = [each for each in bound if each.scheme not in ROCKETMQ_SCHEMES]
         http = next((each for each in bound if each.scheme in HTTP_SCHEMES), None)
-        self._http = HttpProcess(config, http.sockets) if http is not None else None
+        self._http = HttpProcess(config, http.sockets, standby=True) if http is not None else None
         known = {"ping": self._ping, "replica.status": self._status, "journal.synced": self._synced}
         self._admin = AdminServer(StandbyOperations(follower, known))
         self._refusing = Refusing(lambda: follower.view.leader_url)

@@ -11,11 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.broker import BrokerRefused, BrokerUnavailable
+from escrowmq.admin.http.standby import StandbyInterface
 from escrowmq.admin.operation import Listing, NothingFound, OperationRefused
 from escrowmq.admin.service import AdminService
+from escrowmq.console.standby import StandbyConsole
 from escrowmq.core.conditions import BrokerError
 from tests.harness.server import SimServer
 from tests.unit.admin.processes import FakeProcess
+from tests.unit.admin.standings import standing
 from tests.unit.wire.amqp091.clients import server
 
 
@@ -157,6 +160,31 @@ class HttpSite:
         body = b"".join(message.get("body", b"") for message in sent[1:])
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return Answer(sent[0]["status"], found, body)
+
+
+class Standby:
+    """A standby that answers what a real one does."""
+
+    def __init__(self, **more: Any) -> None:
+        """`more` has further values of its standing."""
+        found = standing(role="standby", node="n2", **more)
+        found["nodes"] = found["nodes"][::-1]
+        self._answers = {"ping": "standby", "replica.status": found}
+
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        """See `RemoteBroker.ask`."""
+        assert not arguments
+        return self._answers[command]
+
+
+class StandbySite(HttpSite):
+    """A standby, and its HTTP interface with the console."""
+
+    def __init__(self, *, open_metrics: bool = False, **more: Any) -> None:
+        super().__init__()
+        node = Standby(**more)
+        console = StandbyConsole(node, open_metrics=open_metrics)
+        self.app = StandbyInterface(node, open_metrics=open_metrics).app(console.routes())
 
 
 def login(user: str | None, password: str | None = None) -> dict[str, str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Any
 
 import pytest
 
-from escrowmq.admin.http import app
-from escrowmq.admin.http.app import CHANGE_ROUTES, NO_PATH, NOT_ALLOWED
+from escrowmq.admin.http.app import CHANGE_ROUTES, NO_PATH
 from escrowmq.admin.http.escrow import ESCROW_ROUTES
+from escrowmq.admin.http.failures import NOT_ALLOWED
 from escrowmq.admin.http.headers import SAFE
 from escrowmq.admin.http.management import READ_ROUTES
 from escrowmq.admin.http.writing import LONGEST_BODY
@@ -84,31 +82,6 @@ def test_without_its_broker_the_interface_is_unavailable() -> None:
     site.broker.gone = True
     for path in ("/health", "/metrics", "/api/whoami"):
         assert site.get(path).status == 503
-
-
-def test_health_is_refused_if_the_broker_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def frozen(command: str, **arguments: Any) -> Any:
-        del command, arguments
-        await asyncio.Event().wait()
-
-    site = HttpSite()
-    monkeypatch.setattr(site.broker, "ask", frozen)
-    monkeypatch.setattr(app, "HEALTH_SECONDS", 0.01)
-    assert site.get("/health", user=None).status == 503
-
-
-def test_a_standby_is_healthy_but_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def standby(command: str) -> str:
-        assert command == "ping"
-        return "standby"
-
-    site = HttpSite()
-    assert site.get("/health/leader", user=None).status == 200
-    monkeypatch.setattr(site.broker, "ask", standby)
-    answer = site.get("/health", user=None)
-    assert (answer.status, answer.json) == (200, {"status": "standby"})
-    answer = site.get("/health/leader", user=None)
-    assert (answer.status, answer.json) == (503, {"status": "standby"})
 
 
 def test_whoami_returns_name_and_tags() -> None:

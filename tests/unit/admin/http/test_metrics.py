@@ -6,12 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from escrowmq.admin.http.app import HttpInterface
 from escrowmq.admin.http.metrics import FAMILIES
 from escrowmq.wire.amqp091 import spec
 from tests.unit.admin.http.sites import HttpSite
@@ -194,28 +192,3 @@ def test_a_leader_on_a_replicated_log_shows_its_epoch_and_what_it_appended() -> 
     samples = scraped(site)
     names = ("leads", "epoch", "silent", "appends_total", "append_seconds_total", "engine_in_sync", "take_overs")
     assert [value(samples, f"escrowmq_replica_{name}") for name in names] == [1, 4, 1, 9, 0.5, 2, 1]
-
-
-class Standby:
-    """A standby answers two operations."""
-
-    async def ask(self, command: str, **arguments: Any) -> Any:
-        assert not arguments
-        found = standing(role="standby")
-        found["nodes"] = found["nodes"][::-1]
-        return {"ping": "standby", "replica.status": found}[command]
-
-
-def test_a_standby_which_knows_no_users_shows_numbers_only_where_no_login_is_needed() -> None:
-    site = HttpSite()
-    site.app = HttpInterface(Standby()).app()
-    refused = site.request("GET", "/metrics", {})
-    assert refused.status == 401
-    assert b"http.open_metrics" in refused.body
-    site.app = HttpInterface(Standby(), open_metrics=True).app()
-    answer = site.request("GET", "/metrics", {})
-    assert answer.status == 200
-    lines = answer.body.decode().splitlines()
-    assert "escrowmq_replica_leads 0.0" in lines
-    assert "escrowmq_replica_behind_bytes 3072.0" in lines
-    assert not any("amqp://" in line for line in lines)

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from escrowmq.admin.replica import refusal_text
 from escrowmq.server.listener import Bound, bind
-from escrowmq.server.replica.refusing import Refusing, refusal_text
+from escrowmq.server.replica.refusing import Refusing
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, FrameReader, frame
