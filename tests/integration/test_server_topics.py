@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,23 @@ def test_an_operator_manages_topics_which_survive_a_kill(tmp_path: Path) -> None
         assert json.loads(escrowmq(broker, "topic", "list", "--json")) == []
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker without topics and groups."""
+    with running_broker(tmp_path_factory.mktemp("empty")) as broker:
+        yield broker
+
+
 @pytest.mark.parametrize("command", [("show", "g"), ("delete", "g", "--yes"), ("reset", "g", "t", "first")])
-def test_a_group_that_does_not_exist_is_an_error_in_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
-    with running_broker(tmp_path) as broker:
-        assert json.loads(escrowmq(broker, "group", "list", "--json")) == []
-        (line,) = escrowmq(broker, "group", *command, code=1).splitlines()
-        assert "`escrowmq group list` shows" in line
-        (line,) = escrowmq(broker, "topic", "delete", "t", code=1).splitlines()
-        assert "`escrowmq topic list` shows" in line
+def test_a_group_that_does_not_exist_is_an_error_in_one_line(empty: BrokerProcess, command: tuple[str, ...]) -> None:
+    (line,) = escrowmq(empty, "group", *command, code=1).splitlines()
+    assert "`escrowmq group list` shows" in line
+
+
+def test_without_groups_the_list_is_empty_and_a_missing_topic_is_an_error_in_one_line(empty: BrokerProcess) -> None:
+    assert json.loads(escrowmq(empty, "group", "list", "--json")) == []
+    (line,) = escrowmq(empty, "topic", "delete", "t", code=1).splitlines()
+    assert "`escrowmq topic list` shows" in line
 
 
 def test_an_operator_creates_a_group_which_survives_a_kill(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, getproxies
 
 from escrowmq.server.tokens.keys import LONGEST, KeysFault
 
@@ -39,6 +38,9 @@ def url_source(url: str, ca: Path | None, timeout: float) -> Source:
     """Return what fetches a URL within about `timeout` seconds. `ca` has the authorities for the server's certificate,
     if it is not the system that has them. Redirects are not followed. Raises KeysFault if `ca` cannot be used.
     """
+    # Few brokers fetch keys, and this import would be a twentieth of the time in which each of them starts.
+    from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, getproxies
+
     opener = OpenerDirector()
     if urlsplit(url).scheme == "https":
         try:
