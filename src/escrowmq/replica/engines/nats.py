@@ -25,6 +25,7 @@ from escrowmq.replica.engines.address import NATS_TLS, EngineAddress
 from escrowmq.replica.engines.nats_stream import NatsStream, StreamMissing
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting
+from escrowmq.replica.engines.within import within
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 from escrowmq.urls import TLS_PARAMETERS, tls_context
@@ -32,6 +33,7 @@ from escrowmq.urls import TLS_PARAMETERS, tls_context
 _client_log = logging.getLogger(__name__ + ".client")
 _Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
+_CLOSE_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 2.0
 """How long one question waits, before it is asked again; another node may answer then."""
@@ -134,9 +136,10 @@ class NatsLog:
             **options,
         )
         try:
-            await asyncio.wait_for(connecting, self._timeout)
+            await within(self._timeout, connecting)
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            await client.close()
+            with contextlib.suppress(TimeoutError):  # it may wait for ever for the end of a connection with TLS
+                await within(_CLOSE_SECONDS, client.close())
             reason = self._reason() or str(error) or "no answer"
             raise ConnectionError(f"NATS at {address} cannot be reached: {reason}") from None
         self._acks.inbox = client.new_inbox()

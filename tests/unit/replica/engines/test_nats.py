@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from nats.aio.client import Client
 
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats import NatsLog
@@ -77,3 +78,14 @@ def test_a_refused_login_is_told_although_later_connections_are_reset() -> None:
     with refusing_server() as port, pytest.raises(OSError, match=r"cannot be reached: .*Authorization") as raised:
         open_log(f"nats://broker:wrong@127.0.0.1:{port}/journal", timeout=2.0)
     assert "wrong" not in str(raised.value)
+
+
+def test_a_refused_login_is_told_although_the_client_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With TLS, the client may wait for ever for the end of a connection that the server has reset."""
+
+    async def hang(_: Client) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Client, "close", hang)
+    with refusing_server() as port, pytest.raises(OSError, match=r"cannot be reached: .*Authorization"):
+        open_log(f"nats://broker:wrong@127.0.0.1:{port}/journal", timeout=0.5)
