@@ -11,6 +11,7 @@ import pytest
 from tests.engines.kafka_nodes import KafkaNodes
 from tests.engines.nats_nodes import NatsNodes
 from tests.engines.nodes import EngineNodes
+from tests.engines.secured_kafka import SecuredKafka
 
 ENGINES: dict[str, type[EngineNodes]] = {"kafka": KafkaNodes, "nats": NatsNodes}
 _names = count(1)
@@ -23,6 +24,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if (why := kind.missing()) is not None:
         pytest.skip(f"{kind.engine}: {why}")
     with kind(Path(tmp_path_factory.mktemp(request.param)), 3) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """One node of Kafka, for logins and for topics with other settings."""
+    if (why := KafkaNodes.missing()) is not None:
+        pytest.skip(why)
+    with SecuredKafka(tmp_path_factory.mktemp("secured")) as nodes:
+        nodes.add_user()
         yield nodes
 
 

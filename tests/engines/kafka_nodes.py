@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -78,21 +79,28 @@ class KafkaNodes(EngineNodes):
         return ["java", *self.java, "-cp", f"{JARS}/*", "kafka.Kafka", str(file)]
 
     def _format(self, node: int, data: Path, file: Path) -> None:
-        """Format a folder. Those of further nodes are copies, since Kafka's tool needs seconds."""
-        first = self.folder / "formatted"
+        """Format a folder. It is a copy, since Kafka's tool needs seconds, of one that stays beside the jars."""
+        first = JARS / f"formatted-{next(JARS.glob('kafka_*.jar')).stem}"
         if not first.exists():
-            tool = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "kafka.tools.StorageTool"]
-            form = [*tool, "format", "-t", CLUSTER, "-c", str(file)]
-            done = subprocess.run(form, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            assert done.returncode == 0, done.stderr
-            shutil.copytree(data, first)
-            return
+            self._format_first(data, file)
+            fresh = first.with_name(f"{first.name}.{os.getpid()}")
+            shutil.move(data, fresh)
+            try:
+                fresh.rename(first)
+            except OSError:  # another process of the tests was faster
+                shutil.rmtree(fresh)
         shutil.copytree(first, data)
         properties = data / "meta.properties"
         lines = properties.read_text().splitlines()
         kept = [line for line in lines if not line.startswith(("node.id=", "directory.id="))]
         # An identity has 22 characters, which are 16 bytes in base64.
         properties.write_text("\n".join([*kept, f"node.id={node + 1}", f"directory.id=directory-of-node-00{node}A"]))
+
+    def _format_first(self, data: Path, file: Path) -> None:
+        tool = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", "kafka.tools.StorageTool"]
+        form = [*tool, "format", "-t", CLUSTER, "-c", str(file)]
+        done = subprocess.run(form, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 0, done.stderr
 
     def ready(self) -> bool:
         try:

@@ -29,14 +29,6 @@ _names = count(1)
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNodes]:
-    if (why := KafkaNodes.missing()) is not None:
-        pytest.skip(why)
-    with KafkaNodes(tmp_path_factory.mktemp("kafka"), 1) as nodes:
-        yield nodes
-
-
-@pytest.fixture(scope="module")
 def jetstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsNodes]:
     if (why := NatsNodes.missing()) is not None:
         pytest.skip(why)
