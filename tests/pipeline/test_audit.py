@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -19,7 +19,7 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_targets
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held
-from escrowmq.pipeline.audit import Audit, Options, audit
+from escrowmq.pipeline.audit import Audit, Options, Verdict, audit
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.gold import IDS
 from escrowmq.pipeline.planning import NoJournalError
@@ -31,7 +31,7 @@ from tests.pipeline.journals import Scribe
 from tests.pipeline.mutations.faults import SINCE_AN_AUDIT
 from tests.pipeline.mutations.rewriting import Copy, read
 from tests.pipeline.mutations.routes import ROUTE_FAULTS
-from tests.pipeline.planted import all_planted, good, prepare
+from tests.pipeline.planted import Expected, all_planted, good, prepare
 from tests.pipeline.planted_journals import acquire, arrive, good_links
 from tests.pipeline.routed_journals import of_routes
 
@@ -46,12 +46,25 @@ def rows(spark: SparkSession, out: Path, table: str) -> list[dict[str, object]]:
     return [row.asDict() for row in found.collect()]
 
 
-@pytest.mark.rule("PIPE-5")
-def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, tmp_path: Path) -> None:
-    with Scribe(tmp_path / "journal") as scribe:
+class Planted(NamedTuple):
+    """The audit of a journal with all planted faults: what it must find, its verdict, and the folder of its tables."""
+
+    expected: list[Expected]
+    verdict: Verdict
+    out: Path
+
+
+@pytest.fixture(scope="module")
+def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    folder = tmp_path_factory.mktemp("planted")
+    with Scribe(folder / "journal") as scribe:
         expected = list(all_planted(scribe))
-    out = tmp_path / "out"
-    verdict = audit(tmp_path / "journal", out, spark=spark)
+    return Planted(expected, audit(folder / "journal", folder / "out", spark=spark), folder / "out")
+
+
+@pytest.mark.rule("PIPE-5")
+def test_all_planted_faults_are_found_in_one_journal(spark: SparkSession, planted: Planted) -> None:
+    expected, verdict, out = planted
     found = rows(spark, out, "gold.violations")
     told = {
         (row["rule"], row["name"], f"{row['queue']} {row['position']}" if row["queue"] else f"branch {row['branch']}")
@@ -382,12 +395,8 @@ def test_messages_have_columns_of_their_ids_and_publishers(spark: SparkSession, 
     assert wrong == [("settled twice", *every[0])]
 
 
-def test_every_table_of_messages_has_columns_of_ids_and_is_in_the_guide(spark: SparkSession, tmp_path: Path) -> None:
-    with Scribe(tmp_path / "journal") as scribe:
-        all(all_planted(scribe))
-    out = tmp_path / "out"
-    audit(tmp_path / "journal", out, spark=spark)
-    paths = [path for layer in ("silver", "gold") for path in (out / layer).iterdir()]
+def test_every_table_of_messages_has_columns_of_ids_and_is_in_the_guide(spark: SparkSession, planted: Planted) -> None:
+    paths = [path for layer in ("silver", "gold") for path in (planted.out / layer).iterdir()]
     tables = {f"{path.parent.name}/{path.name}": path for path in paths}
     of_messages = {name for name, path in tables.items() if "position" in spark.read.parquet(str(path)).columns}
     assert of_messages == {"silver/messages", "gold/violations", "gold/lives"}

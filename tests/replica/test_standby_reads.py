@@ -87,7 +87,9 @@ def test_the_journal_of_a_standby_is_inspected(standby: ReplicaBroker) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="needs Spark")
 @pytest.mark.slow
+@pytest.mark.parametrize("brokers", ["nats"], indirect=True)
 def test_a_standby_is_audited(standby: ReplicaBroker, tmp_path: Path) -> None:
+    """The journal on disk is the same with each engine, and inspected with each above."""
     audit(standby.data_dir, tmp_path / "audit")
     before = standby.standing()["lsn"]
     wait_until(lambda: standby.standing()["lsn"] > before, 60, "the standby to follow on")
