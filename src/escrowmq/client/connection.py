@@ -22,8 +22,10 @@ from escrowmq.core.branches.xid import Xid
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
 
-ROUND_SECONDS: Final = 0.1
-"""The pause after all of several brokers have refused."""
+ROUND_SECONDS: Final = 0.02, 0.1
+"""The shortest and the longest pause after all of several brokers have refused. In between, it is a tenth of the time
+so far. A take-over lasts some tenths of a second.
+"""
 ATTEMPT_SECONDS: Final = 1.0
 """How long each of several brokers has to accept a connection, at first. One that is suspended never does."""
 HEARTBEAT_SECONDS: Final = 3
@@ -57,7 +59,8 @@ def connect_any(wanted: Sequence[Parameters]) -> Connection:
     """
     if len(wanted) == 1:
         return Connection(wanted[0])
-    deadline = time.monotonic() + max(each.connection_timeout for each in wanted)
+    began = time.monotonic()
+    deadline = began + max(each.connection_timeout for each in wanted)
     wanted = [
         replace(each, heartbeat=HEARTBEAT_SECONDS, heartbeat_thread=True) if each.heartbeat is None else each
         for each in wanted
@@ -76,7 +79,8 @@ def connect_any(wanted: Sequence[Parameters]) -> Connection:
                 if time.monotonic() >= deadline:
                     raise
         patience *= 1 + late
-        time.sleep(ROUND_SECONDS)
+        shortest, longest = ROUND_SECONDS
+        time.sleep(min(max((time.monotonic() - began) / 10, shortest), longest))
 
 
 class Connection(Link):

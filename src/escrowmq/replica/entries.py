@@ -1,12 +1,12 @@
 """Entries of the replicated log, and their bytes.
 
-A node claims the leadership with a CLAIM. Its SEGMENT and CHUNK entries carry the journal: the headers of the segments,
-since the checksums of frames depend on them, and the frames, in pieces that every engine takes. SNAPSHOT entries carry
-the file of a snapshot. A HEARTBEAT has no content; a node that
-finds its own in the log knows that it still led at that place. With a RESIGNATION, a leader hands over without being
-waited for. With a NOTICE, any node says that the log has lost entries, and how much its copy has. With a REPORT, any
-node shows operators how far it has followed. With a LIVE MAP behind a snapshot, the leader says which segments still
-have living messages, so that an empty node need not copy the others.
+A node claims the leadership with a CLAIM. Its SEGMENT and CHUNK entries carry the journal: the headers of the
+segments, since the checksums of frames depend on them, and the frames, in pieces that every engine takes. SNAPSHOT
+entries carry the file of a snapshot. A node that finds its own HEARTBEAT in the log knows that it still led at that
+place. With a RESIGNATION, a leader hands over without being waited for. With a NOTICE, any node says that the log has
+lost entries, and how much its copy has. With a REPORT, any node shows operators how far it has followed. With a LIVE
+MAP behind a snapshot, the leader says which segments still have living messages, so that an empty node need not copy
+the others.
 
 An entry begins with a header of 40 bytes (little-endian): magic, version, kind, two zeros, epoch, chain (8 bytes),
 after, CRC-32 of all other bytes, four zeros.
@@ -41,6 +41,7 @@ _LSN: Final = struct.Struct("<Q")
 _PAIR: Final = struct.Struct("<QQ")
 _REPORT: Final = struct.Struct("<QQQQB")
 _MAPPED: Final = struct.Struct("<QQQ8sQ")
+_LEAVING: Final = b"\1"
 _MOST_NAME: Final = 1024
 
 
@@ -120,9 +121,10 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The leader of the epoch is there."""
+    """The leader of the epoch is there. With `leaving`, it accepts no more connections, and will resign."""
 
     stamp: Stamp
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,9 @@ def _body(entry: Entry) -> bytes:
             return numbers + _packed(entry.node, entry.url)
         case LiveMap():
             return _LSN.pack(entry.position) + b"".join(_MAPPED.pack(*each) for each in entry.segments)
-        case Heartbeat() | Resignation():
+        case Heartbeat():
+            return _LEAVING if entry.leaving else b""
+        case Resignation():
             return b""
 
 
@@ -319,8 +323,10 @@ def _piece(body: bytes) -> tuple[int, int, int, bytes]:
 
 
 def _heartbeat(stamp: Stamp, body: bytes) -> Heartbeat:
-    _check_empty(body)
-    return Heartbeat(stamp)
+    leaving = body == _LEAVING
+    if not leaving:
+        _check_empty(body)
+    return Heartbeat(stamp, leaving)
 
 
 def _resignation(stamp: Stamp, body: bytes) -> Resignation:

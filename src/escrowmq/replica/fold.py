@@ -155,6 +155,8 @@ class Fold:
         self.leader: LeaderAddress | None = None
         """Who made the current claim; None before the first."""
         self.resigned = False
+        self.leaving = False
+        """Whether the leader has said that it accepts no more connections, and will resign."""
         self.hole = False
         """Whether the log has lost entries of the current leader, as its later ones show."""
         self.notices: dict[str, CopyEnd] = {}
@@ -238,6 +240,7 @@ class Fold:
             case SnapshotChunk():
                 return self._add_piece(entry, position)
             case Heartbeat():
+                self.leaving |= entry.leaving
                 return _COUNTS
             case LiveMap():
                 self.map = position
@@ -273,7 +276,7 @@ class Fold:
         self.epoch, self.chain = stamp.epoch, claim.chain_at(self.next_lsn)
         self.claim_id, self.leader = claim.id, LeaderAddress(stamp.epoch, claim.node, claim.url)
         self.leaders = [*self.leaders[-MOST_NODES:], self.leader]
-        self.resigned = self.hole = False
+        self.resigned = self.leaving = self.hole = False
         self.notices.clear()
         self._drop_partial()
         return _COUNTS

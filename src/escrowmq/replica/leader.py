@@ -217,13 +217,14 @@ class Leader:
         self._tail.forget(places[-1])
         return places[-1]
 
-    def prove(self) -> None:
+    def prove(self, *, leaving: bool = False) -> None:
         """Return if the node still led after this call had begun. Raises as `append_frame` does.
 
         Nothing that the log had before the call was unknown to the node at its end. So an answer from memory that is
-        made after it is not older than the call.
+        made after it is not older than the call. With `leaving`, other nodes learn that this one stops in order, and
+        wait until it resigns.
         """
-        self._append([Heartbeat(BLANK)])
+        self._append([Heartbeat(BLANK, leaving)])
 
     def resign(self) -> None:
         """End the leadership. Raises as `append_frame` does."""

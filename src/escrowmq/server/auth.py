@@ -7,6 +7,7 @@ import hmac
 import logging
 import os
 import time
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
+from argon2.low_level import ARGON2_VERSION
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.grant import Grant
@@ -94,7 +96,7 @@ class Authenticator:
         self._guest_loopback_only = guest_loopback_only
         self._anonymous_user = anonymous_user
         self._hasher = hasher
-        self._decoy = hasher.hash(os.urandom(16))
+        self._decoy = decoy(hasher)
         self._key = os.urandom(32)
         self._right: OrderedDict[bytes, str] = OrderedDict()
         self._waiting: dict[tuple[bytes, User | None], list[_Waiting]] = {}
@@ -376,3 +378,10 @@ def log_verdict(peer: Peer, who: str, verdict: Verdict, claimed: str | None = No
         _log.log(level, "user %r logged in%s from %s", verdict.user, way, peer, extra={"fields": fields})
     else:
         _log.warning("login of %s%s from %s refused: %s", who, way, peer, verdict.reason, extra={"fields": fields})
+
+
+def decoy(hasher: PasswordHasher) -> str:
+    """Return a hash that no password has. It is made up, since a real one would take as long as a check."""
+    salt, digest = (b64encode(os.urandom(size)).decode().rstrip("=") for size in (hasher.salt_len, hasher.hash_len))
+    cost = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
+    return f"$argon2{hasher.type.name.lower()}$v={ARGON2_VERSION}${cost}${salt}${digest}"

@@ -262,7 +262,7 @@ class Server:
     async def _leave(self) -> None:
         """Accept no more clients, close connections, sync the journal, and take a snapshot for the next start."""
         if self._leadership is not None:
-            self._leadership.shipper.leave()
+            await asyncio.to_thread(self._leadership.shipper.leave)
         for server in self._listeners:
             server.close()
         if self._http is not None:

@@ -50,7 +50,7 @@ ENTRIES: st.SearchStrategy[Entry] = st.one_of(
     st.builds(SegmentStart, STAMPS, EPOCHS, st.binary(min_size=64, max_size=64), EPOCHS, NAMES, NAMES),
     pieces(FrameChunk),
     pieces(SnapshotChunk),
-    st.builds(Heartbeat, STAMPS),
+    st.builds(Heartbeat, STAMPS, st.booleans()),
     st.builds(Resignation, STAMPS),
     st.builds(LossNotice, STAMPS, NAMES, EPOCHS, EPOCHS),
     st.builds(NodeReport, STAMPS, NAMES, NAMES, EPOCHS, EPOCHS, st.sampled_from(TakeOverReason), EPOCHS, EPOCHS),

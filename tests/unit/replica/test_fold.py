@@ -160,6 +160,12 @@ def test_a_leader_that_has_resigned_leads_no_more() -> None:
     assert not fold.leads(FIRST)
 
 
+def test_a_leader_leaves_from_its_announcement_to_the_next_claim() -> None:
+    entries = (*FILLED, Heartbeat(ONE), Heartbeat(ONE, leaving=True), Heartbeat(ONE), second(16)[0])
+    told = len(FILLED) + 1
+    assert [folded(*entries[:size]).leaving for size in range(told, len(entries) + 1)] == [False, True, True, False]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

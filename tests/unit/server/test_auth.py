@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
+from argon2.exceptions import VerifyMismatchError
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.imported import imported
 from escrowmq.core.access.permissions import User
-from escrowmq.server.auth import REFUSED, Authenticator, log_verdict
+from escrowmq.server.auth import REFUSED, Authenticator, decoy, log_verdict
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.scram import ScramUsers
 from escrowmq.server.secret_keys import SecretKeys
@@ -118,6 +119,16 @@ def test_others_stay_out_after_the_same_work(name: str, password: str) -> None:
     assert desk.later.run() == 1
     assert desk.verdicts[0].user is None
     assert desk.verdicts[0].reason == "user or password is wrong"
+
+
+def test_the_hash_for_unknown_users_is_a_proper_one_that_nobody_has() -> None:
+    real = PasswordHasher(time_cost=3, memory_cost=64, parallelism=2)
+    made_up = decoy(real)
+    assert len(made_up) == len(real.hash("secret"))
+    assert extract_parameters(made_up) == extract_parameters(real.hash("secret"))
+    with pytest.raises(VerifyMismatchError):
+        real.verify(made_up, "secret")
+    assert made_up != decoy(real)
 
 
 def test_a_login_that_was_right_is_remembered() -> None:

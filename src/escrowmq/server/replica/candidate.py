@@ -60,7 +60,7 @@ class Candidate:
             self._gone = None
         elif self._gone is None or self._gone[1] != tail.counted:
             self._gone = now, tail.counted
-        elif now - self._gone[0] >= GRACE_SECONDS:
+        elif not fold.leaving or now - self._gone[0] >= GRACE_SECONDS:
             self._silence.end(_now_ms())
 
     def take_over(self) -> bool:

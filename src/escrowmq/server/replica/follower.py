@@ -50,6 +50,8 @@ class Follower:
         self._candidate = Candidate(self._following, self.view, url, silence_seconds)
         self._reports = Reports(self._following)
         self._stop = Event()
+        self._wake = Event()
+        self._candidate.presence.on_gone = self._wake.set
 
     @property
     def copy(self) -> DiskCopy:
@@ -87,6 +89,7 @@ class Follower:
     def stop(self) -> None:
         """Let `run` return soon. May be called on any thread."""
         self._stop.set()
+        self._wake.set()
 
     def run(self, followed: Callable[[], None] = lambda: None) -> bool:
         """Follow until this node leads, and return True; False after `stop`.
@@ -141,7 +144,8 @@ class Follower:
                 self._stop.wait(POLL_SECONDS)
                 continue
             self._fault("")
-            self._stop.wait(GONE_POLL_SECONDS if candidate.is_gone else POLL_SECONDS)
+            self._wake.wait(GONE_POLL_SECONDS if candidate.is_gone else POLL_SECONDS)
+            self._wake.clear()
         self.copy.sync()
         return False
 

@@ -4,8 +4,9 @@ When a process ends, its machine closes its connections and refuses new ones. A 
 the lease. Only an address to which this standby has been connected counts, because another one may be refused for other
 reasons. A machine that is lost, or a process that is suspended, says nothing; then the lease decides.
 
-A leader that stops in order refuses connections, too, but its entries go on until it resigns. The caller therefore
-waits for `GRACE_SECONDS` without any.
+A leader that stops in order refuses connections, too. It says so in the log before, and its entries go on until it
+resigns. The caller therefore reads the log to its end once more, and if the leader has said that, waits for
+`GRACE_SECONDS` without any entry.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -34,6 +36,8 @@ class LeaderPresence:
 
     def __init__(self, renew_seconds: float = RENEW_SECONDS) -> None:
         self._renew_seconds = renew_seconds
+        self.on_gone: Callable[[], None] = lambda: None
+        """Is called on the thread when the process at the address has ended."""
         self._changed = threading.Event()
         self._stopped = False
         self._url = ""
@@ -91,6 +95,7 @@ class LeaderPresence:
                 if seen:
                     _log.info("the leader at %s takes no connections any more", url)
                     self._gone = url
+                    self.on_gone()
                 return
             except OSError:
                 return

@@ -23,6 +23,8 @@ REPORT_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.1
 _LEAVING_SECONDS: Final = 0.04
 """The time between signs of life while the process stops and refuses connections. See `presence`."""
+_TELLING_SECONDS: Final = 0.5
+"""How long a stop waits for the log. Without it, nobody can take over anyway."""
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -105,9 +107,13 @@ class Shipper:
         self._work.put((work, lambda: None))
 
     def leave(self) -> None:
-        """Show more often that the leader is there, since it accepts no more connections while it stops in order."""
+        """Tell the other nodes that this one stops in order, before it refuses connections, and show more often from
+        now on that it is there. Blocks until the log has that, but not for long.
+        """
         self._heartbeat_seconds = _LEAVING_SECONDS
-        self.submit(self._leader.prove)
+        done = Event()
+        self._work.put((partial(self._leader.prove, leaving=True), done.set))
+        done.wait(_TELLING_SECONDS)
 
     def stop(self, *, resign: bool) -> None:
         """End the leadership, so that another node takes over at once, or only the thread. No frame may be on its way.

@@ -18,7 +18,7 @@ from escrowmq.replica.entries import TakeOverReason
 from escrowmq.server.replica.candidate import Candidate
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.following import LoggedEvents
-from escrowmq.server.replica.presence import GRACE_SECONDS
+from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
 from tests.unit.journal.journals import fill
@@ -81,6 +81,20 @@ class TestTheLeadersProcess:
         done.join(30)
         assert described(follower, EngineView())["role"] == "leader"
 
+    def test_the_second_look_after_the_end_of_the_process_is_enough(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = Log()
+        leader = led_by_another(log)
+        follower = standby(log, tmp_path, lease=3600)
+        monkeypatch.setattr(LeaderPresence, "is_gone", True)
+        for counts in (True, True, False):
+            if counts:
+                leader.prove()
+            read(follower)
+            candidate(follower).look_for_leader()
+            assert candidate(follower).is_silent is not counts
+
     def test_a_leader_that_stops_in_order_is_waited_for(self, tmp_path: Path, listener: socket.socket) -> None:
         log = Log()
         leader = led_by_another(log, f"amqp://127.0.0.1:{listener.getsockname()[1]}")
@@ -93,6 +107,7 @@ class TestTheLeadersProcess:
         listener.close()
         connection.close()
         wait_until(lambda: presence.is_gone)
+        leader.prove(leaving=True)
         give_up = time.monotonic() + 2 * GRACE_SECONDS
         while time.monotonic() < give_up:
             leader.prove()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -47,9 +48,12 @@ def test_a_process_that_ended_is_gone(presence: LeaderPresence) -> None:
     presence.watch(node.url)
     connection = node.accept()
     assert not presence.is_gone
+    told = threading.Event()
+    presence.on_gone = told.set
     node.end()
     connection.close()
-    wait_until(lambda: presence.is_gone)
+    assert told.wait(30)
+    assert presence.is_gone
 
 
 def test_a_process_that_only_closes_connections_is_there(presence: LeaderPresence) -> None:

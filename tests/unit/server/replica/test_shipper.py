@@ -76,6 +76,14 @@ def test_a_log_that_does_not_answer_is_asked_until_it_does(caplog: pytest.LogCap
     assert "answers again" in caplog.records[-1].getMessage()
 
 
+def test_other_nodes_know_that_a_leader_stops_before_it_refuses_connections() -> None:
+    log = Log()
+    with shipping(log) as shipper:
+        shipper.leave()
+        assert log.entries[-1] == Heartbeat(log.entries[-1].stamp, leaving=True)
+        wait_until(lambda: len(log.entries) >= 4)
+
+
 @pytest.mark.rule("REPL-1")
 def test_a_deposed_leader_fails_and_the_writer_never_hears_of_its_frame() -> None:
     log, failed = Log(), Failed()
