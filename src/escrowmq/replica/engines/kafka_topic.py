@@ -89,13 +89,19 @@ class KafkaTopic:
 
     def _settings(self) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, self.address.name)
-        try:
-            entries = self._wait(self._admin.describe_configs([resource], request_timeout=self._timeout)[resource])
-        except KafkaException as error:
-            raise ConnectionError(
-                f"Kafka at {self.address} does not tell the settings of {self._where}: {error.args[0].str()}"
-            ) from None
-        return {name: str(entry.value) for name, entry in entries.items()}
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                entries = self._wait(self._admin.describe_configs([resource], request_timeout=self._timeout)[resource])
+                return {name: str(entry.value) for name, entry in entries.items()}
+            except KafkaException as error:
+                known_later = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART  # by the node that was asked
+                if known_later and time.monotonic() < give_up:
+                    time.sleep(_PAUSE)
+                    continue
+                raise ConnectionError(
+                    f"Kafka at {self.address} does not tell the settings of {self._where}: {error.args[0].str()}"
+                ) from None
 
     def trim(self, before: int) -> None:
         """Delete the entries before a position. Raises OSError."""
