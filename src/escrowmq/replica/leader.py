@@ -98,8 +98,11 @@ class Leader:
         """Whether the node leads, as far as it knows."""
         return bool(self.claim.id) and self._tail.fold.leads(self.claim)
 
-    def take_over(self, known_epoch: int = 0) -> bool:
+    def take_over(self, known_epoch: int = 0, counted: int | None = None) -> bool:
         """Claim an epoch, and return whether the claim counts. The node then has every frame that counts.
+
+        `counted` is `LogTail.counted` from when the caller found that no node leads. If this call reads that more has
+        counted since, as a claim of another node, it claims nothing and returns False.
 
         `known_epoch` is the greatest one in which a frame counted that this node has ever had. The log may have lost
         it, and must not get the same one again, because copies are compared by epochs.
@@ -110,6 +113,8 @@ class Leader:
         """
         self._tail.read_to_end()
         self._tail.verify()
+        if counted is not None and self._tail.counted != counted:
+            return False
         fold = self._tail.fold
         known = max(fold.epoch, known_epoch, *(end.epoch for end in fold.notices.values()))
         stamp = Stamp(known + 1, fold.chain, self._tail.position)

@@ -72,6 +72,18 @@ def test_a_claim_behind_a_rival_claim_does_not_count() -> None:
     assert not leader.leads
 
 
+def test_a_node_does_not_claim_if_its_last_read_shows_a_claim_of_another_one() -> None:
+    log = Log()
+    leading(log)
+    late = candidate(log, "b")
+    late._tail.read_to_end()
+    counted = late._tail.counted
+    assert candidate(log, "c").take_over()
+    assert not late.take_over(0, counted)
+    assert log.entries[-1] == replace(claim(2, "c", ONE.chain), stamp=replace(ONE, epoch=2, after=2))
+    assert late.take_over(0, late._tail.counted)
+
+
 def test_a_claim_without_an_answer_counts_if_the_log_has_it() -> None:
     log = Log()
     log.silent = 1

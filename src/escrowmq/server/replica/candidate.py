@@ -119,7 +119,7 @@ class Candidate:
             return False
         self.claimed = self._reason(), view.heard_at or time.monotonic()
         _log.info("no node leads: this one claims to lead")
-        leads = following.leader.take_over(following.copy.greatest_epoch)
+        leads = following.leader.take_over(following.copy.greatest_epoch, following.tail.counted)
         view.note(following.tail.fold)
         if not leads:
             self.heard()
