@@ -64,7 +64,7 @@ class Maintenance:
         compaction_ratio: float,
         short: Callable[[], bool] = lambda: False,
         trims_prefix: bool = False,
-        installed: Callable[[int, int], None] | None = None,
+        files_changed: Callable[[int, int], None] | None = None,
     ) -> None:
         """`short` tells whether the disk is short of space. If it is, and a snapshot would free some, the snapshot does
         not wait until the journal has grown by `snapshot_bytes`.
@@ -72,7 +72,8 @@ class Maintenance:
         With `trims_prefix`, the journal is on a replicated log too, of which only the beginning can be deleted. The
         oldest segment is then compacted if much of the log is behind it for nothing, however many of its messages live.
 
-        `installed` is called with the LSN of each snapshot that takes effect, and with `Journal.oldest_lsn`.
+        `files_changed` is called with `Journal.snapshot_lsn` and `Journal.oldest_lsn` when a snapshot has taken effect,
+        and when dead segments have been deleted, which usually happens some time later.
         """
         self.stage = Stage.IDLE
         self._idle = asyncio.Event()
@@ -85,7 +86,7 @@ class Maintenance:
         self._ratio = compaction_ratio
         self._short = short
         self._trims_prefix = trims_prefix
-        self._installed = installed
+        self._files_changed = files_changed
         self._base = self._journal.snapshot_lsn
         self._capture: Capture | None = None
         self._snapshot: Snapshot | None = None
@@ -228,19 +229,23 @@ class Maintenance:
         self._idle.set()
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
+            self._tell(self._journal.snapshot_lsn)
             return
         # The journal notices its changed files only in `housekeeping`, which may also find the next work.
         more = self._run_files()
         if self._journal.snapshot_lsn == snapshot.lsn:
             self._left.clear()
             _log.info("snapshot %s is in effect, with %d records", snapshot.name, snapshot.record_count)
-            if self._installed is not None:
-                self._installed(snapshot.lsn, self._journal.oldest_lsn)
+            self._tell(snapshot.lsn)
             self._answer("")
         else:
             self._answer(f"snapshot {snapshot.name} could not take effect: {error}")
         if not more:
             self._checked_ms = 0
+
+    def _tell(self, snapshot_lsn: int) -> None:
+        if self._files_changed is not None:
+            self._files_changed(snapshot_lsn, self._journal.oldest_lsn)
 
     # -- compaction
 

@@ -115,7 +115,7 @@ class Server:
             compaction_ratio=config.journal.compaction_ratio,
             short=lambda: alarms.disk,
             trims_prefix=leadership is not None,
-            installed=self._ship,
+            files_changed=self._ship,
         )
         self._process = ServerProcess(
             self._runtime,
@@ -240,7 +240,7 @@ class Server:
             self._http.reload(reloading.config)
 
     def _ship(self, lsn: int, oldest_lsn: int) -> None:
-        """Let nodes that begin to follow have a snapshot that has taken effect."""
+        """Let nodes that begin to follow have the newest snapshot, and know which segments it needs."""
         if self._leadership is not None:
             self._leadership.snapshots.ship(lsn, oldest_lsn)
 

@@ -32,6 +32,8 @@ class Scene:
     ) -> None:
         self.bench = Bench(storage)
         self.short = False
+        self.told: list[tuple[int, int, int]] = []
+        """The LSNs and the number of segments when `files_changed` was called."""
         self.files = ThreadPoolExecutor(1)
         self.maintenance = Maintenance(
             asyncio.get_running_loop(),
@@ -41,6 +43,7 @@ class Scene:
             compaction_ratio=ratio,
             short=lambda: self.short,
             trims_prefix=trims_prefix,
+            files_changed=lambda *lsns: self.told.append((*lsns, len(self.names(".log")))),
         )
         self.bench.turns.begin()
         self.queue = self.bench.queue()
@@ -107,6 +110,21 @@ def test_changes_while_a_snapshot_is_written_are_not_in_it_and_not_lost() -> Non
         await until(lambda: scene.maintenance.stage is Stage.IDLE and scene.names(".snapshot"))
         await scene.close()
         assert scene.restarted_ready() == 350
+
+    on_loop(test)
+
+
+def test_what_nodes_that_begin_to_follow_copy_is_told_again_when_dead_segments_are_gone() -> None:
+    async def test() -> None:
+        scene = Scene()
+        await scene.publish(4000)
+        await scene.consume(4000)
+        scene.maintenance.snapshot_now(lambda _: None)
+        await until(lambda: scene.told)
+        await scene.later(CHECK_MS)
+        journal = scene.bench.journal
+        await until(lambda: scene.told[-1] == (journal.snapshot_lsn, journal.oldest_lsn, 1))
+        await scene.close()
 
     on_loop(test)
 
