@@ -19,6 +19,8 @@ class Relay:
     def __init__(self, broker_port: int, *cuts: int) -> None:
         self._broker_port = broker_port
         self._cuts = cuts
+        self._flows = threading.Event()
+        self._flows.set()
         self.sent: list[int] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -38,17 +40,26 @@ class Relay:
         left = self._cuts[number] if number < len(self._cuts) else 1 << 62
         with contextlib.suppress(OSError), client, broker:
             while left and (data := client.recv(min(_PIECE, left))):
+                self._flows.wait()
                 broker.sendall(data)
                 self.sent[number] += len(data)
                 left -= len(data)
             for each in (client, broker):
                 each.shutdown(socket.SHUT_RDWR)
 
-    @staticmethod
-    def _return(broker: socket.socket, client: socket.socket) -> None:
+    def _return(self, broker: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := broker.recv(_PIECE):
+                self._flows.wait()
                 client.sendall(data)
+
+    def hold(self) -> None:
+        """Keep all bytes back until `release`."""
+        self._flows.clear()
+
+    def release(self) -> None:
+        """Let the bytes through that were kept back, and all others."""
+        self._flows.set()
 
     def close(self) -> None:
         """Accept nothing more."""

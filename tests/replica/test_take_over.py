@@ -21,9 +21,10 @@ from escrowmq.client import BasicProperties, connect
 from escrowmq.wire.amqp091.table import FieldValue
 from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
+from tests.harness.relay import relayed
 from tests.harness.rocketmq_calls import COMMIT, SEND, TOPIC, Asked, Calls, GrpcCalls, RemotingCalls
 from tests.interop.rocketmq.brokers import RocketmqPorts
-from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files
+from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files, serves
 from tests.rocketmq_kill.wires import Wire
 
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
@@ -276,10 +277,15 @@ def test_a_deposed_leader_refuses_no_decision_about_a_half_message_from_memory(
 
 
 @pytest.mark.rule("REPL-6")
-def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
-    brokers: ReplicaBrokers, nats: NatsNodes
-) -> None:
-    leader = brokers.leader()
+def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(nats: NatsNodes, tmp_path: Path) -> None:
+    url = f"nats://127.0.0.1:{nats.ports[0]}/patient?replicas=1"
+    patient = ReplicaBrokers(tmp_path, url, 1)
+    patient.nodes[0].environment["ESCROWMQ_REPLICATION_LEASE_SECONDS"] = "600"
+    with patient as brokers:
+        waits_for_the_log(brokers.leader(), nats)
+
+
+def waits_for_the_log(leader: ReplicaBroker, nats: NatsNodes) -> None:
     address = pika.ConnectionParameters("127.0.0.1", leader.port, blocked_connection_timeout=60)
     consuming, publishing = pika.BlockingConnection(address), pika.BlockingConnection(address)
     consumer, publisher = consuming.channel(), publishing.channel()
@@ -303,6 +309,32 @@ def test_without_the_log_nothing_is_confirmed_or_delivered_until_it_is_back(
     assert leader.standing()["role"] == "leader"
     consuming.close()
     publishing.close()
+
+
+@pytest.mark.rule("REPL-6")
+def test_clients_of_a_leader_that_is_cut_off_are_disconnected_and_find_the_next_one(
+    nats: NatsNodes, tmp_path: Path
+) -> None:
+    with relayed(nats.ports[0]) as relay, contextlib.ExitStack() as stack:
+        near, far = (f"nats://127.0.0.1:{port}/cut-off?replicas=1" for port in (nats.ports[0], relay.port))
+        leader = stack.enter_context(ReplicaBrokers(tmp_path, far, 1)).leader()
+        other = stack.enter_context(ReplicaBrokers(tmp_path / "b", near, 1, name="other")).nodes[0]
+        wait_until(lambda: other.standing().get("leader") == leader.node, 60, "a standby")
+        addresses = [pika.ConnectionParameters("127.0.0.1", node.port, heartbeat=0) for node in (leader, other)]
+        connection = pika.BlockingConnection(addresses)
+        channel = connection.channel()
+        channel.queue_declare(QUEUE, durable=True)
+        channel.confirm_delivery()
+        relay.hold()
+        with pytest.raises(AMQPError):
+            channel.basic_publish("", QUEUE, b"one", PERSISTENT)
+        with pytest.raises(AMQPError):
+            pika.BlockingConnection(addresses[:1])
+        wait_until(lambda: serves(other), 60, "the next leader")
+        with contextlib.closing(pika.BlockingConnection(addresses)) as again:
+            again.channel().queue_declare(QUEUE, durable=True)
+        relay.release()
+        wait_until(lambda: leader.standing().get("role") == "standby", 60, "the former leader to follow")
 
 
 def test_a_leader_without_the_log_ends_at_a_second_signal(brokers: ReplicaBrokers, nats: NatsNodes) -> None:

@@ -150,6 +150,8 @@ class Runtime:
         self.accepted = 0
         self.stopping = False
         self.all_closed = asyncio.Event()
+        self.cut_off = False
+        """Whether no client may connect, since another node probably leads."""
         self._authenticator = authenticator
         self._admission = Admission(limits)
         self._relief = Relief(turns.broker, alarms.memory_limit, int(grace_seconds * 1000))
@@ -287,7 +289,9 @@ class Runtime:
     # -- called by connections
 
     def opened(self, connection: ClientConnection) -> bool:
-        """Note an accepted socket. Return False if it must be closed: at a limit, or because the broker stops."""
+        """Note an accepted socket. Return False if it must be closed: at a limit, or because the broker stops or is cut
+        off.
+        """
         self.accepted += 1
         connection.ident = self.accepted
         self.connections[connection] = None
@@ -301,7 +305,7 @@ class Runtime:
             self._admission.evict(closed)
             closed.abort()
         _log.debug("connection from %s accepted", connection.peer, extra={"fields": {"peer": connection.peer}})
-        return not self.stopping
+        return not self.stopping and not self.cut_off
 
     def turned_away(self, connection: ClientConnection, reason: str) -> None:
         """A connection whose client has not logged in is being closed."""
@@ -355,11 +359,15 @@ class Runtime:
         for connection in self.connections:
             self.intake.defer(partial(self._ask_to_leave, connection, text))
 
+    def abort(self) -> None:
+        """Close all connections without another answer, a bounded number in each iteration of the loop."""
+        for connection in self.connections:
+            self.intake.defer(connection.abort)
+
     def stop(self) -> None:
         """Stop the ticks, and abort connections that are still open."""
         self.ticker.stop()
-        for connection in self.connections:
-            self.intake.defer(connection.abort)
+        self.abort()
 
     def _ask_to_leave(self, connection: ClientConnection, text: str) -> None:
         if connection not in self.connections:

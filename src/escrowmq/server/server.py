@@ -35,6 +35,7 @@ from escrowmq.server.maintenance import Maintenance
 from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
 from escrowmq.server.reloading import Reloading
+from escrowmq.server.replica.cut_off import CutOff
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
@@ -117,6 +118,8 @@ class Server:
             trims_prefix=leadership is not None,
             files_changed=self._ship,
         )
+        if leadership is not None:
+            CutOff(self._turns, self._runtime, leadership.patience_seconds)
         self._process = ServerProcess(
             self._runtime,
             self._maintenance,

@@ -71,6 +71,7 @@ class Turns:
         self._clock = clock or self._own_clock()
         self._withheld = withheld
         self._look: TimerHandle | None = None
+        self._silent_looks = 0
         self._begun = False
         self._committed = False  # the broker has not been told of the latest sync
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -193,12 +194,20 @@ class Turns:
             turn.withheld = silent
             text = "nothing is delivered, since the replicated log does not answer" if silent else "deliveries go on"
             _log.warning("%s", text)
-        if silent and self._look is None:
+        if not silent:
+            self._silent_looks = 0
+        elif self._look is None:
             self._look = self._loop.call_later(LOOK_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
         self._look = None
+        self._silent_looks += 1
         self.begin()
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long nothing is delivered, without the time in which the process was suspended."""
+        return self._silent_looks * LOOK_SECONDS
 
     def _flush(self) -> None:
         while self.dirty:

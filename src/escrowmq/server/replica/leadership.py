@@ -46,6 +46,8 @@ class Leadership:
         """Lets the broker stop in order."""
         self.handed_over = False
         """Whether an operator wants another node to lead."""
+        self.patience_seconds = section.lease_seconds - section.silence_seconds
+        """For how long nothing is delivered until another node probably leads."""
         self.shipper = Shipper(
             follower.leader,
             section.heartbeat_seconds,

@@ -15,6 +15,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,6 +26,8 @@ GRACE_SECONDS: Final = 0.15
 _ATTEMPT_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 1.0
 """The time between two attempts to connect."""
+_SHORT_SECONDS: Final = 0.1
+"""A connection that ends sooner is followed by a pause of this length. A leader that is cut off accepts no clients."""
 RENEW_SECONDS: Final = 5.0
 """How long a connection is used. A broker warns of one whose client does not log in within 10 s, by default."""
 
@@ -87,6 +90,7 @@ class LeaderPresence:
         address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
         seen = False
         while self._url == url and not self._stopped:
+            began = time.monotonic()
             try:
                 with socket.create_connection(address, _ATTEMPT_SECONDS) as sock:
                     self._socket, seen = sock, True
@@ -101,6 +105,8 @@ class LeaderPresence:
                 return
             finally:
                 self._socket = None
+            if time.monotonic() - began < _SHORT_SECONDS:
+                self._changed.wait(_SHORT_SECONDS)
 
     def _wait_for_end(self, sock: socket.socket) -> None:
         """Return when the other side closes the connection, or when it has been used long enough."""
