@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -55,8 +56,11 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
             self.nodes.url(),
             *self.options,
         ]
+        environment = {**os.environ, "ESCROWMQ_REPLICATION_NODE": f"n{node}"}
         with (self.directory / f"broker-{node}.log").open("ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
+            )
 
     def _whole(self) -> bool:
         try:

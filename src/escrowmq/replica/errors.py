@@ -40,6 +40,16 @@ class CopyRefused(ReplicaError):  # noqa: N818 - named after the event
     """The data directory and the replicated log do not belong together."""
 
 
+class NameTaken(ReplicaError):  # noqa: N818 - named after the event
+    """Another node with the name of this one is there."""
+
+    def __init__(self, name: str, url: str) -> None:
+        super().__init__(
+            f"another node at {url} has the name {name!r}, too; give each node a name of its own (replication.node, or "
+            "ESCROWMQ_REPLICATION_NODE)"
+        )
+
+
 class EntriesTrimmed(ReplicaError):  # noqa: N818 - named after the event
     """The node is so far behind that the leader has trimmed what it would read next. It must copy the journal anew."""
 

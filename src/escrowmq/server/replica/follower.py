@@ -16,6 +16,7 @@ from escrowmq.replica.log import ReplicatedLog
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from escrowmq.server.replica.candidate import Candidate
 from escrowmq.server.replica.following import Following
+from escrowmq.server.replica.names import NameCheck
 from escrowmq.server.replica.node_view import NodeView
 from escrowmq.server.replica.places import TakeOver
 from escrowmq.server.replica.reports import Reports
@@ -49,6 +50,7 @@ class Follower:
         self._following = Following(log, name, storage, self.view, url, chain_contents=chain_contents)
         self._candidate = Candidate(self._following, self.view, url, silence_seconds)
         self._reports = Reports(self._following)
+        self._names = NameCheck(node, url)
         self._stop = Event()
         self._wake = Event()
         self._candidate.presence.on_gone = self._wake.set
@@ -123,6 +125,7 @@ class Follower:
                     whole = True
                     following.sync()
                     followed()
+                self._names.check(self.tail.fold)
                 candidate.look_for_leader()
                 self._reports.give(silent=candidate.is_silent)
                 if self.leader.leads or candidate.take_over():
