@@ -11,6 +11,7 @@ from bench.measure import Measurement, perf
 from bench.replicated_brokers import OnKafka, OnNats, ReplicatedEscrowMQ
 from bench.scenario import MB, Figure, Scenario, Settings, fill
 from escrowmq.admin.socket.client import AdminError, ask
+from escrowmq.journal.format import TYPE_SEGMENT, parse_name
 
 _BODY = 16_000
 _ROUNDS = 10
@@ -54,8 +55,8 @@ class StandbyStart(Scenario):
         broker.start_node(late)
         wait_until(lambda: _follows(broker, late), "the standby follows")
         seconds = time.monotonic() - began
-        copied, living = _size(broker.data_dirs[late]), _size(broker.data_dir)
         length = ask(broker.data_dir, "replica.status")["lsn"]
+        copied, living = _size(broker.data_dirs[late], length), _size(broker.data_dir, length)
         found = {"": seconds, ".copied": copied / MB, ".share": copied / living, ".journal": length / MB}
         return Measurement({f"{self.name}{name}": value for name, value in found.items()})
 
@@ -68,10 +69,13 @@ def _follows(broker: ReplicatedEscrowMQ, node: int) -> bool:
     return bool(found["lsn"] and found["lsn"] >= leader["lsn"])
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of segments and snapshots, without space that is reserved."""
-    files = [path for path in folder.iterdir() if path.suffix in (".log", ".snapshot")]
-    return sum(min(path.stat().st_size, path.stat().st_blocks * 512) for path in files)
+def _size(folder: Path, end_lsn: int) -> int:
+    """Return the bytes of segments and snapshots, without the space that the newest segment has reserved."""
+    parsed = ((path, parse_name(path.name)) for path in folder.iterdir())
+    found = [(*name, path.stat().st_size) for path, name in parsed if name is not None]
+    newest = max(lsn for kind, lsn, _ in found if kind == TYPE_SEGMENT)
+    reserving = (TYPE_SEGMENT, newest)
+    return sum(min(size, end_lsn - lsn) if (kind, lsn) == reserving else size for kind, lsn, size in found)
 
 
 STANDBY_STARTS = tuple(
