@@ -20,6 +20,8 @@ class Copy:
         self.snapshots: dict[int, bytes] = {}
         self.reported: dict[int, list[bytes]] = {}
         """Frames that were set aside because the log has others there."""
+        self._begun = 0
+        """Where the segment begins that the log has begun last."""
         self._partial: dict[int, bytes] = {}
 
     @property
@@ -46,9 +48,13 @@ class Copy:
         if self.segments.get(lsn) != header:
             self._cut(lsn)
             self.segments[lsn] = header
+        self._begun = lsn
 
     def frame(self, frame: ReplicatedFrame) -> None:
-        """Keep a frame, or find it."""
+        """Keep a frame, or find it. A segment that the log has not begun there is one that the log has lost."""
+        if frame.lsn != self._begun and frame.lsn in self.segments:
+            self._cut(frame.lsn)
+            del self.segments[frame.lsn]
         if self.frames.get(frame.lsn) == frame.data:
             return
         self._cut(frame.lsn)

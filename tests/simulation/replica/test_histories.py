@@ -14,6 +14,8 @@ from tests.simulation.replica.world import World
 
 HISTORIES = 150
 STEPS = 120
+FOUND = (602269, 603028)
+"""The seeds of histories with losses in which the log loses the header of a segment that has no frame yet."""
 
 
 def test_confirmed_frames_survive_every_change_of_the_leader() -> None:
@@ -35,6 +37,11 @@ def test_what_the_log_loses_is_put_back_from_copies_or_reported() -> None:
     assert sum(world.losses for world in worlds) > HISTORIES
     assert sum(world.found_lost for world in worlds) > HISTORIES
     assert sum(world.put_back for world in worlds) > HISTORIES
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_histories_with_losses_that_once_found_faults_break_no_rule(seed: int) -> None:
+    World(seed, losing=True).run(STEPS)
 
 
 @pytest.mark.parametrize("bug", [*PLANTED, *PLANTED_WITH_LOSSES])
