@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from escrowmq.client import BasicProperties, Connection, connect
+from escrowmq.core.branches.xa_branch import DEFAULT_TIMEOUT
+from escrowmq.server.clock import SLOWNESS
 from escrowmq.wire.amqp010.codec.spec import (
     DtxCommit,
     DtxEnd,
@@ -29,6 +33,8 @@ from tests.replicas import ReplicaBroker, ReplicaBrokers
 PERSISTENT: Final = BasicProperties(delivery_mode=2)
 _BRANCH: Final = b"replica"
 _PART: Final = 2
+LEAST_TIMEOUT: Final = DEFAULT_TIMEOUT * (1 - 1 / SLOWNESS)
+"""The seconds after which a branch may time out, because the broker's time may be faster than real time."""
 
 
 class BranchWorker(Roaming):
@@ -40,8 +46,9 @@ class BranchWorker(Roaming):
 
     queue = "dtx"
 
-    def __init__(self, brokers: ReplicaBrokers, seed: int) -> None:
+    def __init__(self, brokers: ReplicaBrokers, seed: int, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(brokers)
+        self._clock = clock
         self._rng = random.Random(seed)
         self._number = 0
         self._decisions: dict[int, bool] = {}
@@ -59,14 +66,20 @@ class BranchWorker(Roaming):
             session.close()
 
     def _transact(self, session: RawSession) -> None:
+        """Prepare and decide a branch. One that a fault has held up for as long as its timeout is rolled back."""
         self._number += 1
         number, xid = self._number, _xid(self._number)
+        began = self._clock()
         session.call(DtxStart(xid))
         for part in range(_PART):
             session.transfer(self.queue, b"%d.%d" % (number, part))
         session.call(DtxEnd(xid))
         status = session.call(DtxPrepare(xid)).status
-        assert status == XaStatus.XA_OK, f"branch {number} was not prepared: {status}"
+        took = self._clock() - began
+        if status == XaStatus.XA_RBTIMEOUT and took >= LEAST_TIMEOUT:
+            self.outcomes[number] = False
+            return
+        assert status == XaStatus.XA_OK, f"branch {number} was not prepared after {took:.1f} s: {status}"
         self._decisions[number] = self._rng.random() < 0.8
         self._decide(session, number)
         self.done += 1
