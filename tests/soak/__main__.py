@@ -8,8 +8,6 @@ world of the simulator runs on a simulated log. Each part is left out if its opt
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,10 +15,10 @@ from pathlib import Path
 import click
 
 from tests.backup_kill.rounds import Rounds
-from tests.replica_kill.__main__ import KINDS
 from tests.rocketmq_kill.rounds import run_rounds
 from tests.soak.histories import run_histories
 from tests.soak.load import Soak, audit
+from tests.soak.take_overs import run_take_overs
 from tests.spark_kill.moments import run_moments
 
 KILLS_PER_MINUTE = 1
@@ -45,13 +43,28 @@ KILLS_PER_MINUTE = 1
     help="Rounds of faults with replicated brokers, half on each engine.",
 )
 @click.option(
+    "--first-take-over",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The number of the round to go on with after an interruption. Each batch of rounds prints what to give.",
+)
+@click.option(
     "--histories",
     default=15_000,
     show_default=True,
     help="Simulated histories of replication, of each world and of each planted bug; 0 for none.",
 )
 def main(
-    minutes: float, period: float, size: int, seed: int, kills: int, backups: int, take_overs: int, histories: int
+    minutes: float,
+    period: float,
+    size: int,
+    seed: int,
+    kills: int,
+    backups: int,
+    take_overs: int,
+    first_take_over: int,
+    histories: int,
 ) -> None:
     """Load the real broker with mixed traffic and attacks. Nothing may be lost, and its memory must stay flat."""
     if minutes:
@@ -64,8 +77,7 @@ def main(
         with tempfile.TemporaryDirectory(prefix="escrowmq-spark-kill-") as folder:
             run_moments(Path(folder), kills, seed, click.echo)
         click.echo(f"{kills} kills and freezes around a Spark query: every message was moved exactly once")
-    for engine in KINDS:
-        replicate(engine, take_overs // 2, seed)
+    run_take_overs(take_overs, first_take_over, seed, click.echo)
     if histories:
         run_histories(histories, seed, click.echo)
     click.echo("no guarantee was violated")
@@ -84,18 +96,6 @@ def load(minutes: float, period: float, size: int, seed: int) -> None:
         click.echo("kill -9 while calls of RocketMQ's clients arrive together …")
         run_rounds(Path(folder), max(int(minutes * KILLS_PER_MINUTE), 1), seed, click.echo)
     click.echo(f"{minutes:g} minutes: no guarantee was violated, and memory was flat")
-
-
-def replicate(engine: str, rounds: int, seed: int) -> None:
-    """Harm replicated brokers and nodes of their engine. Each node's journal must be clean."""
-    kind = KINDS[engine]
-    if not rounds:
-        return
-    if (why := kind.missing()) is not None:
-        click.echo(f"left out: replication on {kind.engine}, because it {why}")
-        return
-    options = ["--rounds", str(rounds), "--seed", str(seed), "--engine", engine]
-    subprocess.run([sys.executable, "-u", "-m", "tests.replica_kill", *options], check=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.direct import audited
+from tests.replica_kill.__main__ import KINDS
 from tests.soak.histories import check_found
 from tests.soak.load import Soak
+from tests.soak.take_overs import Batch, batches, run_take_overs
 
 
 @pytest.mark.slow
@@ -38,3 +40,32 @@ def test_memory_that_grows_is_found(tmp_path: Path) -> None:
         soak.check_memory()
     soak.resident = [60 << 20, 90 << 20, *[100 << 20, 104 << 20] * 10]
     soak.check_memory()
+
+
+def test_rounds_with_replicated_brokers_come_in_batches_with_seeds_of_their_own() -> None:
+    assert list(batches(160, 7)) == [
+        Batch("nats", 1, 50, 7),
+        Batch("nats", 51, 30, 8),
+        Batch("kafka", 81, 50, 9),
+        Batch("kafka", 131, 30, 10),
+    ]
+
+
+def test_rounds_with_replicated_brokers_go_on_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in KINDS.values():
+        monkeypatch.setattr(kind, "missing", lambda: None)
+    lines: list[str] = []
+    ran: list[Batch] = []
+    run_take_overs(160, 60, 7, lines.append, ran.append)
+    assert ran == list(batches(160, 7))[1:]
+    assert lines[0].endswith("--kills 0 --take-overs 160 --first-take-over 51 --seed 7")
+
+
+def test_rounds_are_left_out_whose_engine_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KINDS["nats"], "missing", lambda: None)
+    monkeypatch.setattr(KINDS["kafka"], "missing", lambda: "it is not there")
+    lines: list[str] = []
+    ran: list[Batch] = []
+    run_take_overs(100, 1, 1, lines.append, ran.append)
+    assert [batch.engine for batch in ran] == ["nats"]
+    assert lines[0] == f"left out: replication on {KINDS['kafka'].engine}: it is not there"
