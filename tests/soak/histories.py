@@ -13,6 +13,7 @@ from tests.simulation.ledger import Violation
 from tests.simulation.planting import planted
 from tests.simulation.replica import brokers
 from tests.simulation.replica import planted as protocol
+from tests.simulation.replica.forks import KINDS, ForkingWorld
 from tests.simulation.replica.world import World
 
 STEPS = 120
@@ -26,8 +27,8 @@ def run_histories(count: int, seed: int, report: Callable[[str], None]) -> None:
     """
     seeds = range(seed, seed + count)
     logging.getLogger("escrowmq").setLevel(logging.CRITICAL)  # clocks are set thousands of times
-    for losing in (False, True):
-        _protocol(seeds, report, losing=losing)
+    for kind in KINDS:
+        _protocol(kind, seeds, report)
     for name in brokers.WORLDS:
         _world(name, seeds, report)
     for bug in (*protocol.PLANTED, *protocol.PLANTED_WITH_LOSSES):
@@ -36,17 +37,17 @@ def run_histories(count: int, seed: int, report: Callable[[str], None]) -> None:
         check_found(f"{bug}, in the whole broker", count, _planted_broker(bug, seeds), report)
 
 
-def _protocol(seeds: range, report: Callable[[str], None], *, losing: bool) -> None:
+def _protocol(kind: str, seeds: range, report: Callable[[str], None]) -> None:
     began, losses, take_overs = time.monotonic(), 0, 0
     for seed in seeds:
-        world = World(seed, losing=losing)
+        world = KINDS[kind](seed)
         try:
             world.run(STEPS)
         except Exception as error:
-            raise AssertionError(f"the protocol, losing={losing}, seed {seed}: {error!r}") from error
+            raise AssertionError(f"{kind}, seed {seed}: {error!r}") from error
         losses += world.losses
         take_overs += world.take_overs
-    report(_line("the protocol", seeds, began, take_overs, losses))
+    report(_line(kind, seeds, began, take_overs, losses))
 
 
 def _world(name: str, seeds: range, report: Callable[[str], None]) -> None:
@@ -76,11 +77,11 @@ def check_found(bug: str, count: int, found: Iterable[int], report: Callable[[st
 
 
 def _planted_protocol(bug: str, seeds: range) -> Iterator[int]:
-    losing = bug in protocol.PLANTED_WITH_LOSSES
+    make = ForkingWorld if bug in protocol.PLANTED_WITH_LOSSES else World
     with planted({**protocol.PLANTED, **protocol.PLANTED_WITH_LOSSES}[bug]):
         for seed in seeds:
             try:
-                World(seed, losing=losing).run(STEPS)
+                make(seed).run(STEPS)
             except (Violation, ReplicaError):
                 yield seed
 

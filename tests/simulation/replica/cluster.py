@@ -21,7 +21,7 @@ from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed, 
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from tests.simulation.ledger import Violation
-from tests.simulation.replica.log import SimulatedLog
+from tests.simulation.replica.log import MOST_LOST, SimulatedLog
 
 NODES: Final = 3
 CHUNK: Final = 3000
@@ -199,7 +199,7 @@ class Cluster:
             node.storage.crash()
         node.storage.faults = Faults()
         if self.rng.random() < 0.2:
-            self.losses += self.log.lose() > 0
+            self.losses += self.log.lose(self.rng.randint(1, MOST_LOST)) > 0
             self._paused = None
         elif not power_fails and not self.failure and journal._health.failure is None and self.rng.random() < 0.5:
             self._paused = node, journal

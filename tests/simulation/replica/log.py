@@ -81,9 +81,9 @@ class SimulatedLog:
 
     # -- what no engine should do
 
-    def lose(self) -> int:
-        """Lose some of the newest entries. Return their number."""
-        number = min(self._rng.randint(1, MOST_LOST), len(self.entries) - 1)
+    def lose(self, number: int) -> int:
+        """Lose so many of the newest entries, or all but one. Return their number."""
+        number = min(number, len(self.entries) - 1)
         if number <= 0:
             return 0
         del self.entries[-number:]

@@ -8,6 +8,7 @@ frames a leader has confirmed to clients, and nothing of the rules by which entr
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader
@@ -17,7 +18,7 @@ from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail, SegmentPlace
 from tests.simulation.ledger import Violation
 from tests.simulation.replica.copies import Copy
-from tests.simulation.replica.log import SimulatedLog
+from tests.simulation.replica.log import MOST_LOST, SimulatedLog
 
 NODES: Final = 3
 STEPS: Final = {
@@ -160,17 +161,26 @@ class World:
         self._depth -= 1
 
     def _step(self) -> None:
-        if self._losing and self._rng.random() < 0.03 and self.log.lose():
-            self.losses += 1
-            self.firm.clear()
+        if self._losing and self._rng.random() < 0.03:
+            self._lose(self._rng.randint(1, MOST_LOST))
         free = [node for node in self.nodes if not node.busy]
         if not free:
             return
         node = self._rng.choice(free)
         what = self._rng.choices(list(STEPS), list(STEPS.values()))[0]
+        self._act(node, getattr(self, f"_{what}"))
+
+    def _lose(self, number: int) -> None:
+        """Let the log lose its newest entries."""
+        if self.log.lose(number):
+            self.losses += 1
+            self.firm.clear()
+
+    def _act(self, node: Node, action: Callable[[Node], None]) -> None:
+        """Let a node act, and let it begin anew as a broker does if that fails."""
         node.busy = True
         try:
-            getattr(self, f"_{what}")(node)
+            action(node)
         except Deposed:
             self.deposed += 1
         except AppendUnknown:  # a broker that does not know the fate of a frame ends, and starts again
@@ -224,8 +234,11 @@ class World:
         if not node.leader.leads:
             return
         self._begin(node)
+        self._append(node, b"%s %d " % (node.name.encode(), self._next()) + bytes(self._rng.randrange(20)))
+
+    def _append(self, node: Node, data: bytes) -> None:
+        """Append a frame, and confirm it."""
         lsn = node.tail.fold.next_lsn
-        data = b"%s %d " % (node.name.encode(), self._next()) + bytes(self._rng.randrange(20))
         if self._rng.random() < 0.5:  # the disk is faster than the log
             node.copy.write(lsn, data)
         node.leader.append_frame(lsn, [data[:3], data[3:]])
