@@ -43,7 +43,8 @@ _LONGEST: Final = 255
 _LONGEST_BINARY: Final = 65_535
 _DEEPEST: Final = 16  # levels of nested values; more than any protocol needs, and fewer than the decoder takes
 _MILLISECONDS: Final = 10**11
-"""Times from here on are in milliseconds, as Qpid JMS sends them, and not in seconds, as the specification says."""
+"""Delivery properties from here on are in milliseconds, as Qpid JMS sends them, and not in seconds, as the specification
+says. Qpid JMS sends no times in headers, so those are always in seconds."""
 _URN: Final = "urn:uuid:"
 _OWN: Final[dict[type, type]] = {
     Int8: types.Int8,
@@ -183,8 +184,8 @@ def _plain(value: Value) -> Plain:
     if isinstance(value, list):
         return [_plain(item) for item in value if is_expressible(item)]
     if isinstance(value, Datetime):
-        time = _milliseconds(value)
-        return None if time is None else Moment(time)
+        time = value * 1000
+        return Moment(time) if time < 2**63 else None
     make = _NEUTRAL.get(type(value))
     return value if make is None else make(value)
 

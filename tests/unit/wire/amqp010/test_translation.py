@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from escrowmq.core.messages.envelope import Envelope
@@ -75,6 +75,13 @@ def test_times_of_qpid_jms_are_in_milliseconds() -> None:
     found = neutral(timestamp=1_700_000_000_123, expiration=1_700_000_001_123)
     assert (found.created, found.expires) == (1_700_000_000_123, 1_700_000_001_123)
     assert neutral(timestamp=2**64 - 1).created is None
+
+
+def test_times_in_headers_are_in_seconds() -> None:
+    headers = {"late": types.Datetime(100_000_000_001), "last": types.Datetime(2**63 // 1000)}
+    found = neutral(MessageProperties(application_headers=headers)).properties
+    assert found == {"late": Moment(100_000_000_001_000), "last": Moment(2**63 // 1000 * 1000)}
+    assert neutral(MessageProperties(application_headers={"t": types.Datetime(2**64 - 1)})).properties == {"t": None}
 
 
 @pytest.mark.parametrize(
@@ -197,6 +204,10 @@ def test_malformed_content_has_no_properties(content: bytes) -> None:
 
 
 @given(compounds(MessageProperties), st.binary(max_size=9))
+@example(MessageProperties(application_headers={"": types.Datetime(100_000_000_001)}), b"")
+@example(MessageProperties(application_headers={"": types.Datetime(2**63 // 1000)}), b"")
+@example(MessageProperties(application_headers={"": types.Datetime(2**64 - 1)}), b"")
+@example(MessageProperties(application_headers={"": types.Array([100_000_000_001], code=0x38)}), b"")
 def test_every_message_can_be_translated_and_comes_back_alike(properties: MessageProperties, body: bytes) -> None:
     first = to_neutral(ENVELOPE, TransferContent(properties.write(), body).pack())
     assert first.body == body
