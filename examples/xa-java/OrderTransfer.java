@@ -48,10 +48,11 @@ import org.postgresql.xa.PGXADataSource;
  *
  *     make jms
  *     java -cp '.venv/xa-java/*' examples/xa-java/OrderTransfer.java \
- *         127.0.0.1:5672 'jdbc:postgresql://localhost/shop?user=shop' transaction-log 10
+ *         127.0.0.1:5672 'jdbc:postgresql://localhost/shop?user=shop&password=...' transaction-log 10
  *
- * PostgreSQL needs max_prepared_transactions above 0. The last argument first declares the queues, creates the tables, and
- * publishes ten orders; leave it out to go on with the orders that are there. The program ends when no order is waiting.
+ * The arguments are the addresses of the broker and of the database, and the folder of Narayana's log. The last argument
+ * first declares the queues, creates the tables, and publishes ten orders; leave it out to go on with the orders that are
+ * there. The program ends when no order is waiting. PostgreSQL needs max_prepared_transactions above 0.
  */
 public class OrderTransfer {
     /** The name of this transaction manager: at most 28 bytes, and unique among the managers of these two servers. */
@@ -103,7 +104,8 @@ public class OrderTransfer {
         }
         try (Bank bank = new Bank()) {
         } catch (SQLException error) {
-            fail("cannot connect to the database: " + causeOf(error));
+            String address = database.split("\\?", 2)[0]; // what follows may contain a password
+            fail("cannot connect to the database at " + address + ": " + causeOf(error));
         }
     }
 

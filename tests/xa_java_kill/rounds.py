@@ -20,6 +20,8 @@ EXAMPLE = ROOT / "examples" / "xa-java"
 SOURCE = Path(__file__).parent / "Worker.java"
 NO_STEP = "none"
 RECOVERY_SECONDS = 120.0
+STEP_SECONDS = 180.0
+"""Qpid JMS waits 60 s for a connection that has broken during an XA call (`XAResourceImpl.end` makes a new session)."""
 MISSED = "No XAResource to recover"
 """Narayana says this of a branch whose participant it cannot reach."""
 
@@ -113,7 +115,7 @@ class JavaRounds:
     ) -> Worker:
         database = f"jdbc:postgresql://127.0.0.1:{bank.port}/bank?user=escrow"
         arguments = (f"127.0.0.1:{broker.port}", database, self._log, transfers, step, order)
-        return Worker([*self._java, *map(str, arguments)], folder)
+        return Worker([*self._java, *map(str, arguments)], folder, STEP_SECONDS)
 
     def _wait(self, application: Worker, broker: BrokerProcess, bank: PostgreSQL) -> None:
         """Wait until recovery has nothing left to do."""

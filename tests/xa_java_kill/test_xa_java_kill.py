@@ -66,7 +66,8 @@ def test_the_example_says_in_one_line_that_it_cannot_reach_the_database(tmp_path
         done = run_example(broker.port, absent.port, tmp_path / "log")
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("cannot connect to the database: ")
+    address = f"jdbc:postgresql://127.0.0.1:{absent.port}/shop"
+    assert line.startswith(f"cannot connect to the database at {address}: "), "without the user and the password"
 
 
 @pytest.mark.rule("DTX-8", "DTX-10", "DTX-13", "DTX-15")

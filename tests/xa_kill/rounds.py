@@ -29,9 +29,10 @@ LOCKED_SECONDS = 4 * TRANSACTION_SECONDS
 
 
 class Worker:
-    """A process that prints steps and waits at each of them for a line."""
+    """A process that prints steps and waits at each of them for a line. It may take `step_seconds` from one to the next."""
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, step_seconds: float = STEP_SECONDS) -> None:
+        self._step_seconds = step_seconds
         self.log = folder / "worker.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -49,7 +50,7 @@ class Worker:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            assert selector.select(STEP_SECONDS), f"the worker hangs\n{self.said()}"
+            assert selector.select(self._step_seconds), f"the worker hangs\n{self.said()}"
         return self._process.stdout.readline().rstrip("\n") or None
 
     def go(self) -> None:
