@@ -72,6 +72,7 @@ def test_the_example_says_in_one_line_that_it_cannot_reach_the_database(tmp_path
 
 @pytest.mark.rule("DTX-8", "DTX-10", "DTX-13", "DTX-15")
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the client may wait for a minute in a round (`rounds.STEP_SECONDS`)
 def test_kills_at_the_most_critical_steps(tmp_path: Path) -> None:
     JavaRounds(tmp_path).run(tmp_path, FEW)
 
