@@ -29,7 +29,10 @@ LOCKED_SECONDS = 4 * TRANSACTION_SECONDS
 
 
 class Worker:
-    """A process that prints steps and waits at each of them for a line. It may take `step_seconds` from one to the next."""
+    """A process that prints steps and waits at each of them for a line.
+
+    It may take `step_seconds` from one step to the next.
+    """
 
     def __init__(self, command: Sequence[str], folder: Path, step_seconds: float = STEP_SECONDS) -> None:
         self._step_seconds = step_seconds

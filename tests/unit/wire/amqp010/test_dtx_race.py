@@ -54,8 +54,7 @@ def race(client: Client, call: Any, lead: int, *, commit: bool) -> tuple[XaStatu
             except StopIteration as end:
                 found = end.value.status
             except BrokerError as error:
-                assert error.condition is Condition.NOT_FOUND
-                found = OPERATOR_TOO_LATE
+                found = OPERATOR_TOO_LATE if error.condition is Condition.NOT_FOUND else error.text
         made.end_one_turn()
         made.run_disk()
         client.collect()
