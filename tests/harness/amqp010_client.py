@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -59,11 +60,12 @@ _PLENTY: Final = (1 << 20,) * 4
 
 
 class Received(NamedTuple):
-    """A control or a command from the server, and the body of a message."""
+    """A control or a command from the server, and the body and header of a message."""
 
     channel: int
     operation: Any
     body: bytes
+    header: bytes
 
 
 class Transferred(NamedTuple):
@@ -74,10 +76,14 @@ class Transferred(NamedTuple):
 
 
 class SocketLink:
-    """A connection that is logged in and opened. It has no sessions yet."""
+    """A connection that is logged in and opened, by TLS if there is a `context`. It has no sessions yet."""
 
-    def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
+    def __init__(
+        self, port: int, user: str = "guest", password: str = "guest", context: ssl.SSLContext | None = None
+    ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
         self._data = b""
         self._taken: dict[tuple[int, int], Assembly] = {}
         self._inbox: deque[Received] = deque()
@@ -159,7 +165,7 @@ class SocketClient:
         self._link.send(command_frames(command, header, body))
         result = None
         while True:
-            _, operation, content = self._link.receive()
+            _, operation, content, _ = self._link.receive()
             if isinstance(operation, ExecutionException):
                 pytest.fail(f"refused with {operation.error_code}: {operation.description}")
             if isinstance(operation, ExecutionResult):
@@ -214,8 +220,8 @@ def _covers(control: SessionCompleted, number: int) -> bool:
     return any(first <= number <= last for first, last in control.commands or ())
 
 
-def _decoded(segments: dict[int, bytes]) -> tuple[Any, bytes]:
+def _decoded(segments: dict[int, bytes]) -> tuple[Any, bytes, bytes]:
     if CONTROL in segments:
-        return decode_control(segments[CONTROL]), b""
+        return decode_control(segments[CONTROL]), b"", b""
     command, _ = decode_command(segments[COMMAND])
-    return command, segments.get(BODY, b"")
+    return command, segments.get(BODY, b""), segments.get(HEADER, b"")

@@ -237,8 +237,8 @@ def test_a_session_that_was_detached_goes_on_over_another_channel(broker: Broker
     assert client.link.expect(SessionDetached) == SessionDetached(client.name, DetachCode.NORMAL)
     client.link.control(SessionAttach(client.name), channel=9)
     assert client.link.expect(SessionAttached) == SessionAttached(client.name)
-    assert client.link.receive() == (9, AGAIN, b"")
-    assert client.link.receive() == (9, SessionCompleted(((0, 0),)), b"")
+    assert client.link.receive() == (9, AGAIN, b"", b"")
+    assert client.link.receive() == (9, SessionCompleted(((0, 0),)), b"", b"")
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0, 0), (1, 1), (600, 600), (601, 600), (0xFFFFFFFF, 600)])

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pika
 import pika.exceptions
@@ -17,8 +17,26 @@ import pytest
 from pika.credentials import ExternalCredentials
 
 from escrowmq.admin.socket.client import ask
+from escrowmq.wire.amqp010.codec.commands import decode_header, encode_header
+from escrowmq.wire.amqp010.codec.spec import (
+    CreditUnit,
+    DeliveryProperties,
+    ErrorCode,
+    ExecutionException,
+    MessageFlow,
+    MessageProperties,
+    MessageSubscribe,
+    MessageTransfer,
+    QueueDeclare,
+    SessionAttach,
+    SessionAttached,
+    SessionCommandPoint,
+    SessionDetach,
+)
+from escrowmq.wire.amqp010.credit import INFINITE
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.certificates import Authority
+from tests.harness.amqp010_client import FRAME_MAX, SocketLink, command_frames
 
 
 class Secured:
@@ -93,6 +111,45 @@ def test_a_websocket_passes_through_tls(tmp_path: Path) -> None:
                 if isinstance(event, wsproto.events.AcceptConnection):
                     sock.sendall(client.send(wsproto.events.BytesMessage(b"AMQP\x03\x01\x00\x00")))
         assert b"PLAIN" in heard[-1].data  # type: ignore[attr-defined]
+
+
+def test_headers_of_amqp010_pass_through_tls_in_records_of_any_size(tmp_path: Path) -> None:
+    """A header of 60 KB in records of a whole frame, of a few octets, and in one that cuts frames in their heads."""
+    secured = Secured(tmp_path, "none")
+    headers = {f"name {number}": "\u00e4" * 120 for number in range(230)}
+    properties: list[Any] = [
+        DeliveryProperties(routing_key="q", delivery_mode=2),
+        MessageProperties(application_headers=headers),
+    ]
+    with secured.broker:
+        context = ssl.create_default_context(cafile=str(secured.authority.path))
+        link = SocketLink(secured.port, context=context)
+        link.control(SessionAttach(b"tls"))
+        link.expect(SessionAttached)
+        link.control(SessionCommandPoint(0, 0))
+        link.send(command_frames(QueueDeclare("q")))
+        for frame_max, record in ((FRAME_MAX, FRAME_MAX), (FRAME_MAX, 97), (512, 16_000)):
+            octets = command_frames(MessageTransfer("", 1, 0), encode_header(properties), b"body", frame_max)
+            for at in range(0, len(octets), record):
+                link.send(octets[at : at + record])
+        link.send(command_frames(MessageSubscribe("q", "q", accept_mode=1, acquire_mode=0)))
+        for unit in CreditUnit:
+            link.send(command_frames(MessageFlow("q", unit, INFINITE)))
+        found = []
+        while len(found) < 3:
+            received = link.receive()
+            if isinstance(received.operation, MessageTransfer):
+                structs = decode_header(received.header)
+                found += [each.application_headers for each in structs if isinstance(each, MessageProperties)]
+        assert found == [headers] * 3
+        large = MessageProperties(application_headers={f"{number}": "x" * 1000 for number in range(70)})
+        link.send(command_frames(MessageTransfer("", 1, 0), encode_header([large]), b""))
+        while not isinstance(refused := link.receive().operation, ExecutionException):
+            pass
+        assert refused.error_code == ErrorCode.RESOURCE_LIMIT_EXCEEDED
+        link.expect(SessionDetach)
+        link.control(SessionAttach(b"another session of this connection"), 2)
+        assert link.receive().operation == SessionAttached(b"another session of this connection")
 
 
 def test_external_takes_the_user_from_the_certificate(tmp_path: Path) -> None:
