@@ -135,7 +135,7 @@ def test_headers_of_amqp010_pass_through_tls_in_records_of_any_size(tmp_path: Pa
         link.send(command_frames(MessageSubscribe("q", "q", accept_mode=1, acquire_mode=0)))
         for unit in CreditUnit:
             link.send(command_frames(MessageFlow("q", unit, INFINITE)))
-        found = []
+        found: list[Any] = []
         while len(found) < 3:
             received = link.receive()
             if isinstance(received.operation, MessageTransfer):

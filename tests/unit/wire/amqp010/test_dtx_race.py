@@ -19,6 +19,7 @@ from escrowmq.wire.amqp010.codec.spec import (
     DtxSelect,
     DtxStart,
     ExecutionResult,
+    XaResult,
     XaStatus,
 )
 from tests.unit.wire.amqp010.branches import MANY, X, done, much_work
@@ -60,7 +61,9 @@ def race(client: Client, call: Any, lead: int, *, commit: bool) -> tuple[XaStatu
         client.collect()
         if found and not client.idle():
             break
-    return XaStatus(client.expect(ExecutionResult).value.status), found
+    told = client.expect(ExecutionResult).value
+    assert isinstance(told, XaResult)
+    return XaStatus(told.status or 0), found
 
 
 @pytest.mark.rule("DTX-9", "DTX-11")

@@ -23,9 +23,11 @@ from escrowmq.wire.amqp010.codec.spec import (
     TxCommit,
     TxRollback,
     TxSelect,
+    XaResult,
     XaStatus,
     Xid,
 )
+from escrowmq.wire.amqp010.codec.structs import Command
 from tests.unit.wire.amqp010.clients import Client
 from tests.unit.wire.amqp091.clients import bodies
 
@@ -41,12 +43,13 @@ def scripts(channel: int) -> st.SearchStrategy[tuple[list[tuple[Any, bytes | Non
         sent = [b"%d" % number + bytes(size) for number, size in enumerate(sizes)]
         xid = Xid(1, b"g", b"%d" % channel)
         transfers: list[tuple[Any, bytes | None]] = [(MessageTransfer("", 1, 0), body) for body in sent]
-        before, after = {
+        around: dict[str, tuple[list[Command], list[Command]]] = {
             "plain": ([], []),
             "commit": ([TxSelect()], [TxCommit()]),
             "rollback": ([TxSelect()], [TxRollback()]),
             "two phases": ([DtxSelect(), DtxStart(xid)], [DtxEnd(xid), DtxPrepare(xid), DtxCommit(xid)]),
-        }[kind]
+        }
+        before, after = around[kind]
         commands = [*((each, None) for each in before), *transfers, *((each, None) for each in after)]
         return commands, [] if kind == "rollback" else sent
 
@@ -90,9 +93,9 @@ def test_sessions_do_not_disturb_each_other(scripts: Any, order: Any, read: int)
     for channel, operation, _ in client.inbox:
         assert isinstance(operation, SessionCompleted | ExecutionResult), operation
         if isinstance(operation, ExecutionResult):
-            assert operation.value.status == XaStatus.XA_OK
+            assert operation.value == XaResult(XaStatus.XA_OK)
         else:
-            complete[channel] |= {one for first, last in operation.commands for one in range(first, last + 1)}
+            complete[channel] |= {one for first, last in operation.commands or () for one in range(first, last + 1)}
     for channel, (commands, left) in zip(CHANNELS, scripts, strict=True):
         assert complete[channel] == set(range(1, 1 + len(commands)))
         assert bodies(client.server, f"q{channel}") == left
