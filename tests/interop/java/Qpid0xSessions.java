@@ -275,7 +275,7 @@ public class Qpid0xSessions extends Qpid0x {
 
     /** Sends on a connection that fails over. The caller kills the broker, starts it, and runs goOnAfterAKill. */
     static void sendBeforeAKill() throws Exception {
-        String retrying = "retries='100'&connectdelay='200'";
+        String retrying = "retries='1000'&connectdelay='200'"; // a busy machine may need a minute for the start
         String url = url("surviving", retrying, "&failover='singlebroker'&sync_publish='persistent'");
         surviving = checked(new AMQConnectionFactory(url).createConnection());
         surviving.start();
