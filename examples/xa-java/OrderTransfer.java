@@ -24,6 +24,7 @@ import java.util.concurrent.Callable;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 import javax.jms.JMSException;
+import javax.jms.Message;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.Session;
@@ -91,7 +92,11 @@ public class OrderTransfer {
             program.prepareOrders(Integer.parseInt(arguments[3]));
         }
         RecoveryManager recovery = program.startRecovery();
-        System.out.println(program.transferAll() + " orders shipped, none waiting");
+        try {
+            System.out.println(program.transferAll() + " orders shipped, none waiting");
+        } catch (IllegalArgumentException error) {
+            fail("an order cannot be shipped, and stays in the queue: " + error.getMessage());
+        }
         recovery.terminate();
         System.exit(0); // Narayana's other threads would go on
     }
@@ -202,12 +207,15 @@ public class OrderTransfer {
 
     /** What the transaction is about. Returns false if no order is waiting. */
     private boolean work(Broker queues, Bank bank) throws Exception {
-        TextMessage order = (TextMessage) queues.orders.receive(WAIT_MS);
+        Message order = queues.orders.receive(WAIT_MS);
         if (order == null) {
             return false;
         }
-        pay(bank, order.getText());
-        ship(queues, order.getText());
+        if (!(order instanceof TextMessage text)) {
+            throw new IllegalArgumentException("it is not a text message");
+        }
+        pay(bank, text.getText());
+        ship(queues, text.getText());
         return true;
     }
 

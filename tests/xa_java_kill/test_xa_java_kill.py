@@ -70,6 +70,19 @@ def test_the_example_says_in_one_line_that_it_cannot_reach_the_database(tmp_path
     assert line.startswith(f"cannot connect to the database at {address}: "), "without the user and the password"
 
 
+@pytest.mark.slow
+def test_the_example_says_in_one_line_that_it_cannot_ship_an_order(tmp_path: Path) -> None:
+    with PostgreSQL(tmp_path) as bank, BrokerProcess(tmp_path) as broker:
+        with connect(broker.url) as connection, connection.channel() as channel:
+            channel.queue_declare("orders", durable=True)
+            channel.basic_publish("", "orders", b"tea")
+        done = run_example(broker.port, bank.port, tmp_path / "log", "1")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "an order cannot be shipped, and stays in the queue: it is not a text message\n"
+        with connect(broker.url) as connection, connection.channel() as channel:
+            assert channel.message_count("orders") == 2
+
+
 @pytest.mark.rule("DTX-8", "DTX-10", "DTX-13", "DTX-15")
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the client may wait for a minute in a round (`rounds.STEP_SECONDS`)

@@ -43,8 +43,8 @@ _LONGEST: Final = 255
 _LONGEST_BINARY: Final = 65_535
 _DEEPEST: Final = 16  # levels of nested values; more than any protocol needs, and fewer than the decoder takes
 _MILLISECONDS: Final = 10**11
-"""Delivery properties from here on are in milliseconds, as Qpid JMS sends them, and not in seconds, as the specification
-says. Qpid JMS sends no times in headers, so those are always in seconds."""
+"""Times in delivery properties from here on are in milliseconds, as Qpid JMS sends them, and not in seconds, as the
+specification says. Qpid JMS sends no times in headers, so those are always in seconds."""
 _URN: Final = "urn:uuid:"
 _OWN: Final[dict[type, type]] = {
     Int8: types.Int8,
