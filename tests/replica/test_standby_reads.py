@@ -72,6 +72,14 @@ def escrowmq(*arguments: str | Path) -> str:
     return done.stdout
 
 
+def test_a_backup_of_a_standby_has_everything_that_was_confirmed_before(
+    brokers: ReplicaBrokers, standby: ReplicaBroker
+) -> None:
+    for _ in range(3):
+        confirmed = ask(brokers.leader().data_dir, "journal.synced")
+        assert ask(standby.data_dir, "journal.synced") >= confirmed
+
+
 def test_a_standby_is_backed_up_and_the_backup_is_whole(standby: ReplicaBroker, tmp_path: Path) -> None:
     escrowmq("backup", tmp_path / "backup", "--data-dir", standby.data_dir)
     escrowmq("restore", tmp_path / "backup", "--check")

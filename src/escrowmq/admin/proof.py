@@ -15,7 +15,7 @@ from escrowmq.admin.ports import BrokerProcess
 
 PROVEN: Final = frozenset({"tx", "half", "progress", "hold", "link", "group", "message", "delayed"})
 """The kinds of objects, which begin the names of operations. `tx.list` is one of them."""
-PROVEN_BESIDE: Final = frozenset({"definitions.export", "queue.show"})
+PROVEN_BESIDE: Final = frozenset({"definitions.export", "journal.synced", "queue.show"})
 
 
 def proven(operations: Mapping[str, Operation], process: BrokerProcess) -> dict[str, Operation]:

@@ -25,6 +25,8 @@ from escrowmq.journal.storage import LOCK_NAME, FileStorage, check_unlocked
 Progress = Callable[[int], object]
 PATIENCE_SECONDS: Final = 30.0
 """How long a backup waits for the process that has the data directory to name what is on disk."""
+REPLICATED: Final = "replica.epoch"
+"""A file in the data directories of nodes that share a journal."""
 _PAUSE_SECONDS: Final = 0.1
 _INVISIBLE: Final = frozenset({LOCK_NAME, f"{BACKUP}.tmp", "lost+found"})
 """Files that an empty directory may have."""
@@ -102,7 +104,10 @@ def _back_up_stopped(copy: Copy, data_dir: Path) -> Manifest:
     try:
         as_of_us = time.time_ns() // 1000
         with PinnedFiles(data_dir, copy.sealed) as files:
-            return copy.update(files, examine(files).end_lsn, as_of_us, files.extras())
+            found = examine(files)
+            if (data_dir / REPLICATED).exists():  # others may have led since it stopped
+                as_of_us = found.end_us
+            return copy.update(files, found.end_lsn, as_of_us, files.extras())
     except JournalDamaged as error:
         raise BackupError(f"{error}; examine the journal with `escrowmq inspect`") from error
     finally:
@@ -117,6 +122,9 @@ def follow_up(copy: Copy, data_dir: Path) -> Manifest:
         BackupError, JournalVersionUnknown, OSError: As for `back_up`.
     """
     as_of_us = time.time_ns() // 1000
+    # A standby first copies what was confirmed, perhaps into files that are new. What it names when files are pinned
+    # can be later, and is never earlier than the newest snapshot among them.
+    ask(data_dir, "journal.synced")
     with PinnedFiles(data_dir, copy.sealed) as files:
         return copy.update(files, ask(data_dir, "journal.synced"), as_of_us, files.extras())
 

@@ -79,6 +79,11 @@ class Found:
         return footer.chain[: fmt.LINK_SIZE] if footer.frames else file.header.link
 
     @property
+    def end_us(self) -> int:
+        """The time of the last frame of the last segment, in microseconds since 1970 UTC; 0 if it has none."""
+        return 0 if self.last_footer is None else self.last_footer.last_time_us
+
+    @property
     def noting(self) -> bool:
         """Whether the log has a frame of a version that notes which segments it deletes."""
         return any(file.header.version >= fmt.NOTED_VERSION for file in self.files.values())

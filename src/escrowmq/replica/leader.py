@@ -245,14 +245,24 @@ class Leader:
         stamp = Stamp(fold.epoch, fold.chain, self._tail.position)
         self._log.append([encode(LossNotice(stamp, self._node, *copy))])
 
-    def report(self, lsn: int, time_ms: int, reason: TakeOverReason = TakeOverReason.NONE, took_ms: int = 0) -> None:
+    def report(self, lsn: int, time_ms: int, reason: TakeOverReason = TakeOverReason.NONE, took_ms: int = 0) -> int:
         """Show operators how far this node has followed, and with `reason` that it has taken over. Any node may do so.
 
-        Raises AppendUnknown.
+        Returns the position of the report. Raises AppendUnknown.
         """
         stamp = Stamp(self._tail.fold.epoch, self._tail.fold.chain, self._tail.position)
         report = NodeReport(stamp, self._node, self._url, lsn, time_ms, reason, took_ms, self._tail.fold.map)
-        self._log.append([encode(report)])
+        return self._log.append([encode(report)])[0]
+
+    def catch_up(self, lsn: int, time_ms: int) -> None:
+        """Read everything that the log had when this was called. Any node may do so.
+
+        The end that the log names may be older, so a report is appended, and read back. Raises AppendUnknown,
+        EntriesLost and OSError.
+        """
+        position = self.report(lsn, time_ms)
+        self._check_position(position)
+        self._tail.read_to(position + 1)
 
     def report_place(self, time_ms: int) -> None:
         """Report as the leader. Raises AppendUnknown."""

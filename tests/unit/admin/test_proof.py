@@ -19,7 +19,9 @@ async def answer(**arguments: Any) -> str:
 
 
 @pytest.mark.rule("REPL-3")
-@pytest.mark.parametrize("name", ["tx.list", "tx.commit", "half.list", "progress.list", "hold.list", "queue.show"])
+@pytest.mark.parametrize(
+    "name", ["tx.list", "tx.commit", "half.list", "progress.list", "hold.list", "queue.show", "journal.synced"]
+)
 def test_an_answer_on_which_decisions_rest_follows_a_proof(name: str) -> None:
     process = FakeProcess(server())
     assert asyncio.run(proven({name: answer}, process)[name](x=1)) == "answer {'x': 1}"  # type: ignore[arg-type]

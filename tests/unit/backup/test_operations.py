@@ -13,9 +13,12 @@ from escrowmq.admin.socket.client import AdminError, NoBroker
 from escrowmq.backup import operations
 from escrowmq.backup.copying import Copy
 from escrowmq.backup.manifest import BackupError
+from escrowmq.backup.source import PinnedFiles
+from escrowmq.journal.recovery import examine
 from escrowmq.journal.storage import FileStorage
+from escrowmq.replica.copy import EPOCH_FILE
 from tests.unit.backup.copies import quiet
-from tests.unit.journal.journals import flush, start
+from tests.unit.journal.journals import fill, flush, start
 
 STARTING = "no broker answers there: it is starting or stopping"
 READING = "this node still reads the replicated log"
@@ -90,3 +93,28 @@ def test_a_broker_that_does_not_answer_in_time_is_an_error_with_its_reason(broke
 
 def quiet_reason(_: str) -> None:
     """Show nothing."""
+
+
+def test_what_a_standby_copies_when_it_is_asked_is_in_the_backup(broker: Broker, copy: Copy) -> None:
+    confirmed: list[int] = []
+
+    def follow() -> None:
+        """Copy what the leader has confirmed, which takes new segments."""
+        if not confirmed:
+            fill(broker.journal, 9)
+            confirmed.append(broker.journal.synced_lsn)
+
+    broker.asked = follow
+    assert operations.back_up(copy, broker.data_dir, quiet_reason).end_lsn >= confirmed[0]
+
+
+def test_a_stopped_node_of_several_has_what_was_confirmed_until_its_last_frame(broker: Broker, copy: Copy) -> None:
+    broker.journal.close()
+    (broker.data_dir / operations.REPLICATED).touch()
+    made = operations.back_up(copy, broker.data_dir, quiet_reason)
+    with PinnedFiles(broker.data_dir) as files:
+        assert made.as_of_us == examine(files).end_us
+
+
+def test_the_file_of_a_node_of_several_is_that_of_its_copy() -> None:
+    assert operations.REPLICATED == EPOCH_FILE

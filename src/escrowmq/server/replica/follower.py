@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Final
 
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.entries import TakeOverReason
-from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed
+from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed, ReplicaError
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.log import ReplicatedLog
 from escrowmq.replica.tail import LogTail, SegmentPlace
@@ -54,6 +57,7 @@ class Follower:
         self._stop = Event()
         self._wake = Event()
         self._candidate.presence.on_gone = self._wake.set
+        self._syncs: SimpleQueue[Future[int]] = SimpleQueue()
 
     @property
     def copy(self) -> DiskCopy:
@@ -69,11 +73,6 @@ class Follower:
     def leader(self) -> Leader:
         """Appends entries of this node."""
         return self._following.leader
-
-    @property
-    def synced_lsn(self) -> int:
-        """See `Following.synced_lsn`."""
-        return self._following.synced_lsn
 
     @property
     def claimed(self) -> tuple[TakeOverReason, float]:
@@ -93,6 +92,17 @@ class Follower:
         self._stop.set()
         self._wake.set()
 
+    def sync(self) -> Future[int]:
+        """Have everything copied and synced that was confirmed before this call, by whichever node.
+
+        The result is the LSN below which all of it is on this node's disk, or the ReplicaError or OSError that has
+        prevented it. It comes while `run` runs. May be called on any thread.
+        """
+        asked: Future[int] = Future()
+        self._syncs.put(asked)
+        self._wake.set()
+        return asked
+
     def run(self, followed: Callable[[], None] = lambda: None) -> bool:
         """Follow until this node leads, and return True; False after `stop`.
 
@@ -103,6 +113,8 @@ class Follower:
             return self._run(followed)
         finally:
             self._candidate.presence.stop()
+            for each in self._asked():
+                each.set_exception(ConnectionAbortedError("this node is no standby any more"))
 
     def _run(self, followed: Callable[[], None]) -> bool:
         whole = mapped = False
@@ -126,6 +138,7 @@ class Follower:
                     following.sync()
                     followed()
                 self._names.check(self.tail.fold)
+                self._sync_if_asked()
                 candidate.look_for_leader()
                 self._reports.give(silent=candidate.is_silent)
                 if self.leader.leads or candidate.take_over():
@@ -151,6 +164,27 @@ class Follower:
             self._wake.clear()
         self.copy.sync()
         return False
+
+    def _asked(self) -> list[Future[int]]:
+        """Return what `sync` has returned since the last call, and somebody still waits for."""
+        found: list[Future[int]] = []
+        with contextlib.suppress(Empty):
+            while True:
+                found.append(self._syncs.get_nowait())
+        return [each for each in found if each.set_running_or_notify_cancel()]
+
+    def _sync_if_asked(self) -> None:
+        asked = self._asked()
+        if not asked:
+            return
+        try:
+            lsn = self._following.sync_all()
+        except (OSError, ReplicaError) as error:
+            for each in asked:
+                each.set_exception(error)
+            raise
+        for each in asked:
+            each.set_result(lsn)
 
     def _fault(self, text: str, what: str = "") -> None:
         """Note why this node cannot follow, and what fails; nothing if it can."""

@@ -60,8 +60,6 @@ class Following:
         self._url = url
         self._chain_contents = chain_contents
         self._synced_at = 0.0
-        self.synced_lsn = 0
-        """Everything before it is on this node's disk; 0 until the log was read to its end."""
         self._places = PlaceNotes(storage, name)
         view.take_overs.extend(self._places.take_overs())
         self.open(self._places.segments())
@@ -128,11 +126,19 @@ class Following:
 
     def sync(self) -> None:
         """Sync the copy, and note where this node is. Raises OSError."""
-        end = self.copy.end_lsn
         self.copy.sync()
-        self.synced_lsn = end
         self._synced_at = time.monotonic()
         self.write_places()
+
+    def sync_all(self) -> int:
+        """Copy everything that the log had when this was called, and return the LSN below which all is on disk.
+
+        Raises ReplicaError and OSError.
+        """
+        self.leader.catch_up(self.copy.end_lsn, round(time.time() * 1000))
+        end = self.copy.end_lsn
+        self.sync()
+        return max(end, self.copy.snapshot_lsn)  # a snapshot takes effect after a sync
 
     def write_places(self) -> None:
         """Note where the segments begin, if that has changed. Raises OSError."""

@@ -9,7 +9,7 @@ import ssl
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.replica import refusal_text
@@ -17,11 +17,15 @@ from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
 from escrowmq.config import Config
 from escrowmq.replica.engines import SettingsWatch
+from escrowmq.replica.errors import ReplicaError
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.refusing import Refusing
 from escrowmq.server.replica.status import described
+
+_SYNC_SECONDS: Final = 15.0
+"""How long a backup waits until this node has what was confirmed. Engines are asked for 10 s."""
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -93,10 +97,14 @@ class Standby:
 
     async def _synced(self) -> int:
         """See `JournalAdmin.synced`. A backup asks for it."""
-        synced = self._follower.synced_lsn
-        if not synced:
+        if not self._follower.view.followed_at:
             raise OperationRefused("this node still reads the replicated log")
-        return max(synced, self._follower.copy.snapshot_lsn)  # a snapshot takes effect after a sync
+        try:
+            async with asyncio.timeout(_SYNC_SECONDS):
+                return await asyncio.wrap_future(self._follower.sync())
+        except (OSError, ReplicaError) as error:
+            reason = str(error) or f"no answer in {_SYNC_SECONDS:g} s"
+            raise OperationRefused(f"this node does not know what the leader has confirmed: {reason}") from None
 
     async def _status(self) -> dict[str, Any]:
         return described(self._follower, self._watch.view)

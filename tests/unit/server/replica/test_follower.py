@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.watch import EngineView
 from escrowmq.replica.entries import FrameChunk, LeaderClaim
+from escrowmq.replica.errors import AppendUnknown
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.status import described
 from tests.broker import wait_until
@@ -120,3 +123,75 @@ def test_a_log_that_cannot_be_reached_is_tried_again(tmp_path: Path, caplog: pyt
     texts = [record.getMessage() for record in caplog.records if "replicated log can" in record.getMessage()]
     assert texts[0] == "the replicated log cannot be read: no route to host"
     assert described(follower, EngineView())["fault"] == ""
+
+
+class Lagging(Log):
+    """A node's view of a log, which names an older end than the log has, until the node appends something."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self.log = log
+        self.stored = log.stored
+        self.known: int | None = None
+
+    def append(self, entries: Sequence[bytes]) -> list[int]:
+        """Append to the log."""
+        positions = self.log.append(entries)
+        self.known = None
+        return positions
+
+    def end(self) -> int:
+        """Return the end that the node is told."""
+        known = self.known
+        return self.log.end() if known is None else known
+
+
+@contextlib.contextmanager
+def following(follower: Follower) -> Iterator[None]:
+    """Run a standby's thread, and wait until it has read the log to its end."""
+    running = threading.Thread(target=follower.run, daemon=True)
+    running.start()
+    try:
+        wait_until(lambda: bool(follower.view.followed_at))
+        yield
+    finally:
+        follower.stop()
+        running.join(60)
+
+
+@pytest.mark.rule("REPL-2")
+def test_a_standby_that_is_asked_has_everything_that_was_confirmed_before(tmp_path: Path) -> None:
+    log = Log()
+    journal = Node(log, "n2").lead()
+    fill(journal, 2)
+    view = Lagging(log)
+    follower = standby(view, tmp_path, lease=3600)
+    with following(follower):
+        wait_until(lambda: bool(follower.tail.fold.reports))
+        for _ in range(3):
+            view.known = log.end()
+            fill(journal, 2)
+            assert follower.copy.end_lsn < journal.synced_lsn
+            assert follower.sync().result(60) >= journal.synced_lsn
+
+
+def test_a_standby_says_that_the_log_does_not_answer(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = standby(log, tmp_path, lease=3600)
+    with following(follower):
+        log.lost = 1
+        with pytest.raises(AppendUnknown):
+            follower.sync().result(60)
+        assert follower.sync().result(60) == follower.copy.end_lsn
+
+
+def test_a_standby_that_stops_leaves_nobody_waiting(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = standby(log, tmp_path, lease=3600)
+    asked = follower.sync()
+    follower.stop()
+    assert not follower.run()
+    with pytest.raises(ConnectionAbortedError):
+        asked.result(60)
