@@ -5,6 +5,8 @@ What the files have already is compared with the log, and not written again. Whe
 - A deposed leader may have written one frame that never counted; it is cut off.
 - A leader writes a frame only after the one before it counts. So if more than one frame differs, the log has lost
   frames that counted, and goes on without them. They are kept beside the journal, in files that end with `.diverged`.
+- A log that was trimmed meanwhile may begin in the middle of a segment that is here, and a segment may reach into the
+  next one that is here. Those have other frames than the log, too, and are kept or cut off in the same way.
 - What the files have behind the end of the log stays. The next leader appends its own again.
 """
 
@@ -78,6 +80,8 @@ class DiskCopy:
         self._diverged = False
         """Whether the copy's end was cut off since the epoch was noted. The epoch may then be less."""
         self._current: SegmentCopy | None = None
+        self._following_lsn: int | None = None
+        """Where the segment begins that is in the files behind the current one; None if there is none."""
         self._next: tuple[bytes, int] | None = None
         """The header of a segment that has no frame yet, and the number of messages in the one before."""
         self._holes: list[Hole] = []
@@ -123,9 +127,13 @@ class DiskCopy:
         self._seal(messages)
         lsn = fmt.read_file_header("an entry of the replicated log", header).lsn
         here = self._header_here(lsn)
+        before = self._current
         current = self._current = SegmentCopy(self._storage, header, chain_contents=self._chain_contents)
+        self._following_lsn = min((first for first, _ in self._segments() if first > lsn), default=None)
         if here == header:
             return current
+        if not here:
+            self._make_room(lsn, before.name if before is not None else "")
         if here:
             self._current = SegmentCopy(self._storage, here, chain_contents=self._chain_contents)
             self._diverge()
@@ -147,6 +155,8 @@ class DiskCopy:
         current = self._current
         if current is None:
             raise CopyRefused(f"the log has a frame at LSN {frame.lsn:#x} in a segment that it has not begun")
+        if self._following_lsn is not None and current.writing and self.end_lsn > self._following_lsn:
+            self._diverge()
         if not current.take(frame):
             self._diverge()
             current.take(frame)
@@ -356,17 +366,53 @@ class DiskCopy:
         """Remove what the files have behind the end of the current segment, or keep it elsewhere."""
         current = self._current
         assert current is not None
-        lsn, frames, names = current.end_lsn, len(current.rest()), []
+        rest = len(current.rest())
         later = [name for first, name in self._segments() if first > current.first_lsn]
-        frames += sum(1 for name in later for _ in JournalFile(self._storage, name).walk())
+        self._set_aside(current.end_lsn, rest, (current.name, current.tail()) if rest else None, later)
+        current.cut()
+
+    def _make_room(self, lsn: int, before: str) -> None:
+        """Remove, or keep elsewhere, what the files have from `lsn` on, if the segment before has frames there.
+
+        `before` is the segment that the log has before `lsn`; it ends there. The log may have been trimmed since it
+        went on without frames that this node has, so that the segment before was not compared with it.
+        """
+        name = max((name for first, name in self._segments() if first < lsn), default=before)
+        if name == before:
+            return
+        file = JournalFile(self._storage, name)
+        if file.footer is not None and file.footer.end_lsn <= lsn:
+            return
+        frames = list(file.walk())
+        beyond = [frame for frame in frames if frame.end_lsn > lsn]
+        if not beyond:
+            return
+        later = [other for first, other in self._segments() if first > lsn]
+        if beyond[0].lsn != lsn:
+            self._set_aside(file.header.lsn, 0, None, [name, *later])
+            return
+        offset = file.offset_of(lsn)
+        tail = self._storage.read(name, offset, beyond[-1].end_lsn - lsn)
+        self._set_aside(lsn, len(beyond), (name, tail), later)
+        self._storage.truncate(name, offset)
+        self._storage.sync(name)
+        self._storage.finish(name)
+
+    def _set_aside(self, lsn: int, frames: int, tail: tuple[str, bytes] | None, names: list[str]) -> None:
+        """Remove segments, or keep them elsewhere, together with the end of a segment that the caller cuts off.
+
+        `frames` are those in `tail`, which is the name of that segment, and its end. `lsn` is where the log differs.
+        """
+        frames += sum(1 for name in names for _ in JournalFile(self._storage, name).walk())
         keep = frames > _UNCOUNTED
-        if keep:
-            names = [current.name + DIVERGED, *(name + DIVERGED for name in later)]
-            self._storage.create(names[0])
-            self._storage.write(names[0], 0, current.tail())
-            self._storage.sync(names[0])
-            self._storage.finish(names[0])
-        for name in later:
+        kept = [name + DIVERGED for name in names]
+        if keep and tail is not None:
+            kept.insert(0, tail[0] + DIVERGED)
+            self._storage.create(kept[0])
+            self._storage.write(kept[0], 0, tail[1])
+            self._storage.sync(kept[0])
+            self._storage.finish(kept[0])
+        for name in names:
             if keep:
                 self._storage.replace(name, name + DIVERGED)
             else:
@@ -374,10 +420,10 @@ class DiskCopy:
         for kind, at, name in self._files():
             if kind == fmt.TYPE_SNAPSHOT and at > lsn:
                 self._delete_for_good(name)
-        current.cut()
+        self._following_lsn = None
         self._diverged = True
         if keep:
-            self._events.diverged(lsn, frames, names)
+            self._events.diverged(lsn, frames, kept)
         elif frames:
             self._events.cut(lsn, frames)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
 from escrowmq.journal import format as fmt
+from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
@@ -322,6 +324,12 @@ def with_snapshot(frames: int) -> tuple[Log, Node, Node]:
     fill(journal, 1)
     follower.follow()
     fill(journal, frames)
+    trim(log, leader, journal)
+    return log, leader, Node(log, "b", follower.disk)
+
+
+def trim(log: Log, leader: Node, journal: Journal) -> None:
+    """Delete from the log what is before the newest segment, which a snapshot covers."""
     snapshot = journal.begin_snapshot([], 7)
     snapshot.write()
     journal.snapshot_done(snapshot)
@@ -332,7 +340,59 @@ def with_snapshot(frames: int) -> tuple[Log, Node, Node]:
     leader.leader.put_snapshot(snapshot.lsn, len(data), [data])
     leader.leader.trim(leader.tail.segments[-1].lsn)
     assert log.first
-    return log, leader, Node(log, "b", follower.disk)
+
+
+@pytest.mark.rule("REPL-5")
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+@pytest.mark.parametrize("size", [150, 200, 250, 300, 350, 800])
+def test_frames_that_the_log_has_lost_and_trimmed_are_kept_beside_the_journal(size: int, deleted: int) -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    journal = first.lead()
+    fill(journal, 1)
+    other.follow()
+    entries = len(log.stored)
+    fill(journal, 14)
+    del log.stored[entries:]
+    goes_on = other.lead()
+    fill(goes_on, 6, size=size)
+    trim(log, other, goes_on)
+    fill(goes_on, 12, size=size)
+    for name in list(contents(first.disk))[1 : 1 + deleted]:
+        first.disk.delete(name)
+    again = Node(log, "a", first.disk)
+    again.tail = LogTail.opened(log, again.copy)
+    again.follow()
+    assert [what for what, *_ in again.events.told] == ["diverged"]
+    assert again.copy.lacking_part() is None
+    ends = [(lsn, JournalFile(again.disk, name)) for lsn, name in again.copy._segments()]
+    assert all(end(file) <= lsn for (_, file), (lsn, _) in pairwise(ends))
+    opened(again.disk)
+
+
+def end(file: JournalFile) -> int:
+    """Return the end of a segment's frames."""
+    walk = file.walk()
+    return max((frame.end_lsn for frame in walk), default=file.header.lsn)
+
+
+@pytest.mark.rule("REPL-5")
+def test_frames_that_the_log_has_lost_behind_a_deleted_segment_are_kept_beside_the_journal() -> None:
+    log = Log()
+    first, other = Node(log, "a"), Node(log, "b")
+    journal = first.lead()
+    fill(journal, 3)
+    other.follow()
+    entries = len(log.stored)
+    fill(journal, 9)
+    del log.stored[entries:]
+    fill(other.lead(), 6, size=400)
+    first.disk.delete(sorted(name for name in contents(first.disk) if name.endswith(".log"))[1])
+    again = Node(log, "a", first.disk)
+    again.follow()
+    assert [what for what, *_ in again.events.told] == ["diverged"]
+    kept = {name for name in contents(again.disk) if name.endswith(DIVERGED)}
+    assert {name: data for name, data in contents(again.disk).items() if name not in kept} == contents(other.disk)
 
 
 def test_a_segment_that_was_torn_while_its_node_was_away_is_deleted_when_a_snapshot_covers_it() -> None:
