@@ -1,13 +1,19 @@
-"""What a node says about the settings of its log."""
+"""What a leader waits for, and what a node says about the settings of its log."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from escrowmq.config_replication import ReplicationSection
+from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.settings import WrongSetting
-from escrowmq.server.replica.leadership import told_of_settings
+from escrowmq.server.replica.leadership import Leadership, told_of_settings
+from tests.unit.replica.logs import Log
+from tests.unit.server.replica.standbys import standby
 
 WRONG = WrongSetting("the topic orders", "retention.ms", "1000", "-1")
 
@@ -22,3 +28,19 @@ def test_a_changed_setting_of_the_log_is_an_error_in_the_brokers_log(caplog: pyt
 def test_the_operator_is_told_when_the_settings_are_right_again(caplog: pytest.LogCaptureFixture) -> None:
     told_of_settings(())
     assert [record.getMessage() for record in caplog.records] == ["the settings of the replicated log are right again"]
+
+
+@pytest.mark.parametrize(("acknowledge", "synced"), [("both", True), ("engine", False)])
+def test_the_setting_chooses_what_an_answer_waits_for(acknowledge: str, synced: bool, tmp_path: Path) -> None:
+    log = Log()
+    follower = standby(log, tmp_path)
+    assert follower.run()
+    section = ReplicationSection.model_validate({"acknowledge": acknowledge})
+    unused: Any = None
+    leadership = Leadership(follower, unused, unused, FileStorage(tmp_path / "unused"), section)
+    assert leadership.shipper.synced is synced
+    leadership.shipper.stop(resign=False)
+
+
+def test_by_default_an_answer_waits_for_both() -> None:
+    assert ReplicationSection().acknowledge == "both"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,18 @@ from typing import NoReturn
 
 import pytest
 
+from escrowmq.journal.journal import Journal
+from escrowmq.journal.memory import MemoryStorage
+from escrowmq.replica.copy import DIVERGED
 from escrowmq.replica.entries import Heartbeat, Resignation
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
 from escrowmq.server.replica.shipper import Shipper
 from tests.broker import wait_until
+from tests.unit.journal.journals import fill, flush, memory
 from tests.unit.replica.entries import header
 from tests.unit.replica.logs import Copy, Log
+from tests.unit.replica.test_copy import Node, contents
 
 
 class Failed:
@@ -128,3 +134,65 @@ def test_other_work_is_done_between_frames() -> None:
         shipper.call(lambda: seen.append("done"))
         assert seen == ["done"]
         shipper.wait()
+
+
+def confirmed_by(disk: MemoryStorage, log: Log, frames: int, *, synced: bool) -> tuple[int, int]:
+    """Write frames as a leader, one after the other. Returns the end of what is confirmed, and the number of syncs."""
+    node = Node(log, "a", disk)
+    assert node.leader.take_over()
+    node.copy.hand_over()
+    shipper = Shipper(node.leader, 3600, 60, Failed(), synced=synced)
+    journal = Journal.open(disk, segment_bytes=1 << 20, journal_id=bytes(16), sink=shipper)
+    for _ in journal.replay():
+        pass
+    fill(journal, 1)  # begins the segment, which is synced in any case
+    before = disk.syncs
+    fill(journal, frames)
+    shipper.stop(resign=False)
+    return journal.synced_lsn, disk.syncs - before
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_an_answer_waits_for_the_local_sync_only_if_the_setting_says_so(synced: bool) -> None:
+    log = Log()
+    confirmed, syncs = confirmed_by(memory(), log, 5, synced=synced)
+    assert syncs == (5 if synced else 0)
+    other = Node(log, "b")
+    other.follow()
+    assert other.copy.end_lsn == confirmed
+
+
+@pytest.mark.rule("REPL-2")
+@pytest.mark.parametrize("seed", range(20))
+def test_what_only_the_log_has_is_there_after_a_power_failure_of_the_leader(seed: int) -> None:
+    log, disk = Log(), MemoryStorage(random.Random(seed))
+    confirmed, _ = confirmed_by(disk, log, 9, synced=False)
+    disk.crash()
+    again, other = Node(log, "a", disk), Node(log, "b")
+    again.follow()
+    other.follow()
+    assert again.copy.end_lsn == confirmed
+    assert contents(again.disk) == contents(other.disk)
+    assert not [name for name in again.disk.names() if name.endswith(DIVERGED)]
+
+
+def test_without_an_answer_of_the_log_nothing_is_confirmed_although_it_is_synced_here() -> None:
+    log, disk = Log(), memory()
+    node = Node(log, "a", disk)
+    assert node.leader.take_over()
+    node.copy.hand_over()
+    shipper = Shipper(node.leader, 3600, 60, Failed(), synced=True)
+    journal = Journal.open(disk, segment_bytes=1 << 20, journal_id=bytes(16), sink=shipper)
+    for _ in journal.replay():
+        pass
+    fill(journal, 1)
+    log.lost = 1 << 30
+    lsn, before = journal.append(1, b"x"), disk.syncs
+    writing = threading.Thread(target=flush, args=(journal,), daemon=True)
+    writing.start()
+    wait_until(lambda: disk.syncs > before)
+    assert journal.synced_lsn <= lsn
+    log.lost = 0
+    writing.join(60)
+    assert journal.synced_lsn > lsn
+    shipper.stop(resign=False)
