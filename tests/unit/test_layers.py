@@ -15,7 +15,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "core": (),
     "journal": ("core.records",),
     # Who leads, and which frames count, on a log that many nodes share.
-    "replica": ("journal", "urls"),  # `urls` is for the engines
+    "replica": ("journal", "loops", "urls"),  # the last two are for the engines
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
@@ -50,7 +50,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
         *("admin", "core", "journal", "replica", "wire", "client"),
-        *("config", "config_replication", "definitions", "logs", "units", "text", "urls", "__version__"),
+        *("config", "config_replication", "definitions", "logs", "loops", "units", "text", "urls", "__version__"),
     ),
     "definitions": (),
     # Stored contents as Arrow columns, for the connector.
@@ -98,6 +98,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # It uses only public interfaces: the command line, real clients, Spark.
     "demo": ("client", "java", "pipeline.session", "spark"),
     "units": (),
+    "loops": (),
     "human": (),
     "message_ids": (),
     "xid_names": ("core.branches.xid",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import ssl
@@ -19,6 +18,7 @@ from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.markers import check_markers
 from escrowmq.journal.storage import FileStorage, check_unlocked
+from escrowmq.loops import new_event_loop
 from escrowmq.server.http import missing_modules
 from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
 from escrowmq.server.reloading import Reloading
@@ -137,7 +137,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
     if config.replication.url.get_secret_value():
         from escrowmq.server.replica.leadership import stand_by
 
-        leadership = stand_by(config, storage, bound, context, _loop_factory())
+        leadership = stand_by(config, storage, bound, context, new_event_loop)
         if leadership is None:
             storage.close()
             return
@@ -161,7 +161,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
     except JournalDamaged as error:
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_serve(config, storage, journal, broker, bound, context, reloading, leadership))
     if leadership is not None and leadership.handed_over:
         leadership.begin_again()
@@ -178,11 +178,3 @@ async def _serve(
     leadership: Leadership | None,
 ) -> None:
     await Server(config, storage, journal, broker, bound, leadership).serve(context, reloading)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop
-    return asyncio.new_event_loop

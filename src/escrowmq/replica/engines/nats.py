@@ -21,6 +21,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from escrowmq.loops import new_event_loop
 from escrowmq.replica.engines.address import NATS_TLS, EngineAddress
 from escrowmq.replica.engines.nats_stream import NatsStream, StreamMissing
 from escrowmq.replica.engines.port import EngineState
@@ -101,7 +102,7 @@ class NatsLog:
         self._acks = _Acks()
         self._appending = threading.Lock()
         self._errors: list[str] = []
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="replication-nats", daemon=True)
         self._thread.start()
         try:
