@@ -114,6 +114,11 @@ class BrokerProcess(Protocol):
         """Return how this node stands on the replicated log, for JSON; None if its journal is on none."""
         ...
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether this node accepts no clients, since the replicated log does not answer and another node may lead."""
+        ...
+
     def hand_over(self) -> None:
         """Stop leading, so that another node takes over. The journal is on a replicated log."""
         ...

@@ -9,6 +9,8 @@ from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.ports import BrokerProcess
 
 SILENT: Final = "the replicated log does not answer, so no node can take over; try again when it answers"
+CUT_OFF: Final = "cut off"
+"""What a leader says of itself that accepts no clients."""
 ALONE: Final = "this broker has its journal alone; see `escrowmq serve --replicate`"
 
 

@@ -31,7 +31,7 @@ from escrowmq.admin.ports import BrokerProcess
 from escrowmq.admin.progress import ProgressAdmin
 from escrowmq.admin.proof import proven
 from escrowmq.admin.queues import QueueAdmin
-from escrowmq.admin.replica import ReplicaAdmin
+from escrowmq.admin.replica import CUT_OFF, ReplicaAdmin
 from escrowmq.admin.reservations import ReservationAdmin
 from escrowmq.admin.topics import TopicAdmin
 from escrowmq.admin.topology import TopologyAdmin
@@ -88,8 +88,9 @@ class AdminService:
             found |= part.operations
         self.operations: Mapping[str, Operation] = proven(audited(found, process), process)
 
-    async def ping(self) -> None:
-        """Do nothing: the answer says that the broker answers."""
+    async def ping(self) -> str:
+        """Return why the broker accepts no clients, and nothing if it does. The answer itself says that it answers."""
+        return CUT_OFF if self._process.cut_off else ""
 
     async def host(self) -> str:
         """Return the name of the machine."""

@@ -101,6 +101,11 @@ class ServerProcess:
         """See `BrokerProcess.replication`."""
         return None if self._leadership is None else self._leadership.status()
 
+    @property
+    def cut_off(self) -> bool:
+        """See `BrokerProcess.cut_off`."""
+        return self._runtime.cut_off
+
     def hand_over(self) -> None:
         """See `BrokerProcess.hand_over`."""
         assert self._leadership is not None

@@ -154,6 +154,8 @@ class FakeProcess:
     def counters(self) -> dict[str, Any]:
         return {"host": "h", "blocked_publishers": 0}
 
+    cut_off = False
+
     def replication(self) -> dict[str, Any] | None:
         return self.standing
 

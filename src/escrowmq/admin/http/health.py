@@ -25,7 +25,7 @@ def health_routes(broker: AskedBroker) -> list[Route]:
         return JsonAnswer({"status": await _role(broker) or "ok"})
 
     async def leader_health(request: Request) -> Response:
-        """Say whether the broker serves clients, which a standby does not."""
+        """Say whether the broker serves clients. A standby does not, nor does a leader that the log does not answer."""
         del request
         role = await _role(broker)
         return JsonAnswer({"status": role or "ok"}, 503 if role else 200)
@@ -34,7 +34,7 @@ def health_routes(broker: AskedBroker) -> list[Route]:
 
 
 async def _role(broker: AskedBroker) -> str:
-    """Return `standby` if the broker is one, and nothing otherwise."""
+    """Return `standby` or `cut off` if the broker serves no clients, and nothing otherwise."""
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
             return await broker.ask("ping") or ""

@@ -22,15 +22,16 @@ def test_health_is_refused_if_the_broker_takes_too_long(monkeypatch: pytest.Monk
     assert site.get("/health", user=None).status == 503
 
 
-def test_a_standby_is_healthy_but_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("role", ["standby", "cut off"])
+def test_a_node_that_serves_no_clients_is_healthy_but_no_leader(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def standby(command: str) -> str:
         assert command == "ping"
-        return "standby"
+        return role
 
     site = HttpSite()
     assert site.get("/health/leader", user=None).status == 200
     monkeypatch.setattr(site.broker, "ask", standby)
     answer = site.get("/health", user=None)
-    assert (answer.status, answer.json) == (200, {"status": "standby"})
+    assert (answer.status, answer.json) == (200, {"status": role})
     answer = site.get("/health/leader", user=None)
-    assert (answer.status, answer.json) == (503, {"status": "standby"})
+    assert (answer.status, answer.json) == (503, {"status": role})
