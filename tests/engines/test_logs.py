@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from escrowmq.replica.engines import EngineLog, open_log
+from escrowmq.replica.engines.nats import NatsLog
 from escrowmq.replica.errors import AppendUnknown, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
@@ -203,6 +204,34 @@ def test_appends_go_on_when_the_leading_node_is_lost(how: str, log: EngineLog, u
         appender.join(PATIENCE)
         if how == "freeze":
             nodes.thaw(leader)
+    assert_kept(log, acknowledged)
+
+
+@pytest.mark.parametrize("cluster", ["nats"], indirect=True)
+def test_appends_are_made_at_the_node_that_leads_the_stream(log: EngineLog, url: str, nodes: EngineNodes) -> None:
+    assert isinstance(log, NatsLog)
+
+    def near() -> bool:
+        at = log._appender.client.connected_url
+        return at is not None and at.port == nodes.ports[nodes.leader(name_of(url))]
+
+    acknowledged: dict[int, bytes] = {}
+    stopped = threading.Event()
+    appender = threading.Thread(target=append_until, args=(log, stopped.is_set, acknowledged))
+    appender.start()
+    try:
+        log.approach()
+        wait_until(near, "appends are made at the leading node")
+        first = nodes.leader(name_of(url))
+        log._wait(log._stream._ask(f"STREAM.LEADER.STEPDOWN.{name_of(url)}", None))
+        wait_until(lambda: nodes.leader(name_of(url)) != first and near(), "appends follow a leader that steps down")
+        nodes.kill(nodes.leader(name_of(url)))
+        wait_until(near, "appends follow a leader that is killed")
+        known = len(acknowledged)
+        wait_until(lambda: len(acknowledged) > known + 100, "appends go on")
+    finally:
+        stopped.set()
+        appender.join(PATIENCE)
     assert_kept(log, acknowledged)
 
 

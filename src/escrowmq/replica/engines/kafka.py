@@ -218,6 +218,9 @@ class KafkaLog:
         """Delete the entries before a position."""
         self._topic.trim(before)
 
+    def approach(self) -> None:
+        """Do nothing: Kafka's clients append at the node that leads the partition. See `EngineLog`."""
+
     def check(self) -> list[WrongSetting]:
         """Return the settings of the topic that are wrong now."""
         return self._topic.check()

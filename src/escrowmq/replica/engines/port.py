@@ -29,6 +29,13 @@ class EngineLog(ReplicatedLog, Protocol):
         """Delete all entries before a position. Afterwards, the log begins there, or where it began before."""
         ...
 
+    def approach(self) -> None:
+        """Append at the engine's node that leads the log from now on, wherever that is, if there is a choice.
+
+        Appends take one hop less then. The node that leads calls this, and does not wait for it.
+        """
+        ...
+
     def check(self) -> list[WrongSetting]:
         """Return the settings that are wrong now."""
         ...

@@ -56,6 +56,7 @@ class Leadership:
             synced=section.acknowledge == "both",
         )
         self.snapshots = SnapshotShipping(follower, self.shipper, storage)
+        log.approach()
 
     def is_silent(self) -> bool:
         """Return whether this node does not know for so long that it leads that it must not deliver messages."""

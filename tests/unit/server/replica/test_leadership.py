@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,8 +37,9 @@ def test_the_setting_chooses_what_an_answer_waits_for(acknowledge: str, synced: 
     follower = standby(log, tmp_path)
     assert follower.run()
     section = ReplicationSection.model_validate({"acknowledge": acknowledge})
+    engine: Any = SimpleNamespace(approach=lambda: None)
     unused: Any = None
-    leadership = Leadership(follower, unused, unused, FileStorage(tmp_path / "unused"), section)
+    leadership = Leadership(follower, engine, unused, FileStorage(tmp_path / "unused"), section)
     assert leadership.shipper.synced is synced
     leadership.shipper.stop(resign=False)
 
