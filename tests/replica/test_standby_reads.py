@@ -14,11 +14,15 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from escrowmq.admin.socket.client import AdminError, ask
-from tests.broker import wait_until
+from escrowmq.client import connect
+from escrowmq.client.escrow import Escrow
+from tests.broker import running_broker, wait_until
 from tests.engines.conftest import ENGINES
 from tests.replica_kill.clients import ConfirmedProducer
 from tests.replicas import ReplicaBroker, ReplicaBrokers
 from tests.soak.load import audit
+
+HISTORY = (b"one", b"two", b"three")
 
 
 class PacedProducer(ConfirmedProducer):
@@ -40,7 +44,11 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         leader = found.leader()
         connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", leader.port))
         stream = {"x-queue-type": "stream"}
-        connection.channel().queue_declare("history", durable=True, arguments=stream)
+        channel = connection.channel()
+        channel.queue_declare("history", durable=True, arguments=stream)
+        channel.confirm_delivery()
+        for body in HISTORY:
+            channel.basic_publish("", "history", body)
         connection.close()
         with PacedProducer(found, "p") as producer:
             wait_until(lambda: len(producer.confirmed) > 50, 60, "confirms")
@@ -85,6 +93,14 @@ def test_a_standby_is_backed_up_and_the_backup_is_whole(standby: ReplicaBroker, 
     escrowmq("restore", tmp_path / "backup", "--check")
     escrowmq("restore", tmp_path / "backup", "--data-dir", tmp_path / "restored")
     assert "history" in escrowmq("inspect", tmp_path / "restored", "--records")
+
+
+def test_a_stream_is_read_from_a_broker_on_a_copy_of_a_standby(standby: ReplicaBroker, tmp_path: Path) -> None:
+    escrowmq("backup", tmp_path / "copy", "--data-dir", standby.data_dir)
+    escrowmq("restore", tmp_path / "copy", "--data-dir", tmp_path / "data")
+    with running_broker(tmp_path) as broker, connect(broker.url) as connection:
+        (state,) = Escrow(connection).describe("history")
+        assert (state.kind, state.first, state.next) == ("stream", 1, 1 + len(HISTORY))
 
 
 def test_the_journal_of_a_standby_is_inspected(standby: ReplicaBroker) -> None:
