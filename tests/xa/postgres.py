@@ -21,6 +21,8 @@ from tests.ports import reserve_port
 
 USERS = ("postgres", "nobody")
 START_SECONDS = 60.0
+_STILL_USED = "pre-existing shared memory block"
+"""A start is refused with this as long as a process of a server before is there, whose first process was killed."""
 
 
 def programs() -> Path | None:
@@ -58,6 +60,7 @@ class PostgreSQL:
         self._data = self._home / "data"
         self._prepared = max_prepared_transactions
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0  # where the log of the newest start begins
         self.port = reserve_port(self)
         if self._user is not None:
             shutil.chown(self._home, self._user)
@@ -87,6 +90,15 @@ class PostgreSQL:
         if new:
             options = ("-D", str(self._data), "-U", "escrow", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
             self._run("initdb", *options)
+        self._launch()
+        wait_until(self._answers, START_SECONDS, f"PostgreSQL's start ({self._log})")
+        if new:
+            with self.connect("postgres", autocommit=True) as connection:
+                connection.execute("CREATE DATABASE bank")
+                connection.execute("CREATE DATABASE shop")
+        return self
+
+    def _launch(self) -> None:
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,
@@ -97,6 +109,7 @@ class PostgreSQL:
             "fsync": "on",
         }
         arguments = [item for name, value in settings.items() for item in ("-c", f"{name}={value}")]
+        self._began = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._prefix(), str(self._bin / "postgres"), "-D", str(self._data), *arguments],
@@ -106,12 +119,6 @@ class PostgreSQL:
                 cwd=self._home,
                 start_new_session=True,
             )
-        wait_until(self._answers, START_SECONDS, f"PostgreSQL's start ({self._log})")
-        if new:
-            with self.connect("postgres", autocommit=True) as connection:
-                connection.execute("CREATE DATABASE bank")
-                connection.execute("CREATE DATABASE shop")
-        return self
 
     def kill(self) -> None:
         """Send SIGKILL to all of its processes, so that the next start must recover from the log."""
@@ -156,7 +163,11 @@ class PostgreSQL:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, f"PostgreSQL exited: {self._log.read_text(errors='replace')[-3000:]}"
+        if self._process.poll() is not None:
+            written = self._log.read_bytes()[self._began :].decode(errors="replace")
+            assert _STILL_USED in written, f"PostgreSQL exited: {written[-3000:]}"
+            self._launch()  # processes of a server that was killed are ending
+            return False
         try:
             self.connect("postgres").close()
         except psycopg.OperationalError:
