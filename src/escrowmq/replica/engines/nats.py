@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar
 import nats.errors
 from nats.aio.client import Client
 
-from escrowmq.loops import new_event_loop
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_appender import NatsAppender
 from escrowmq.replica.engines.nats_node import find_node
@@ -50,7 +49,8 @@ class NatsLog:
         self._appender = NatsAppender(address, timeout)
         self._near: tuple[str, str] | None = None
         """The node that leads the stream, and its host, once appends are made there."""
-        self._loop = new_event_loop()
+        # Not uvloop, whose `close` waits without end for connections to nodes that are suspended.
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="replication-nats", daemon=True)
         self._thread.start()
         try:
