@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from escrowmq.replica.comparison import READ
 from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.entries import LiveMap, MappedSegment, NodeReport, SegmentStart, decode
 from escrowmq.replica.errors import EntriesLost
 from escrowmq.replica.fold import Fold
 from escrowmq.replica.log import ReplicatedLog
-from escrowmq.replica.tail import LogTail, SegmentPlace
+from escrowmq.replica.tail import READ, LogTail, SegmentPlace
 
 _MOST_SOUGHT: Final = 20_000
 """The newest entries among which a report is sought."""

@@ -1,8 +1,8 @@
 """Reads the replicated log in order, folds it, and hands on what counts.
 
 A log that has lost its newest entries grows again. A node that had read them, and that reads on behind them, would fold
-another log than the others do. The stamps of entries show it: one that does not fit makes the tail compare the log with
-what it has read.
+another log than the others do. The stamps of entries show it: one that does not fit makes the tail read the whole log
+again and compare.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from escrowmq.journal.format import read_file_header
-from escrowmq.replica.comparison import READ, LogComparison, begun
 from escrowmq.replica.entries import Entry, SegmentStart, Stamp, decode
 from escrowmq.replica.errors import EntriesLost, EntriesTrimmed
 from escrowmq.replica.fold import Applied, Fold, Judgement, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.log import ReplicatedLog, StoredEntry
 
+READ: Final = 64
+"""The entries that are asked for at once, each of up to a megabyte."""
 REMEMBERED: Final = 8
 """How many of the newest entries a node remembers, to find out whether the log still has them."""
+
+COMPARED_FOR: Final = 1000
+"""For so many entries, further doubtful ones of the same leader do not make a node read the whole log again."""
 
 
 class LocalCopy(Protocol):
@@ -71,7 +75,8 @@ class LogTail:
         self.segments: list[SegmentPlace] = []
         """The segments that counted, from the one on where this reader began."""
         self._recent: deque[tuple[int, bytes]] = deque(maxlen=REMEMBERED)
-        self._comparison = LogComparison(log)
+        self._compared: dict[bytes, int] = {}
+        """The chains of doubtful entries, and the position where the log was found to be what this node has read."""
 
     @classmethod
     def opened(cls, log: ReplicatedLog, copy: LocalCopy, places: Sequence[SegmentPlace] = ()) -> LogTail:
@@ -116,7 +121,7 @@ class LogTail:
             raise EntriesLost(self.position, f"the entry after it is at {stored.position}")
         entry = decode(stored.data) if entry is None else entry
         if self.position == self._begin and self._begin:
-            self.fold = begun(entry, self.position)
+            self.fold = _begun(entry, self.position)
         applied = self.fold.apply(entry, self.position)
         self.position += 1
         self._recent.append((stored.position, stored.data))
@@ -164,8 +169,29 @@ class LogTail:
             self.segments.append(SegmentPlace(lsn, position, self.fold.epoch, self.fold.chain))
 
     def _doubt(self, stamp: Stamp) -> None:
-        """Compare the log with what this node has read, if an entry shows that it may have lost some."""
-        self._comparison.doubt(stamp, self.position, self.fold.state)
+        """Compare the log with what this node has read, unless that was done lately for entries of this kind."""
+        if stamp.chain not in self._compared or stamp.after > self._compared[stamp.chain] + COMPARED_FOR:
+            self._compare()
+            self._compared[stamp.chain] = self.position
+
+    def _compare(self) -> None:
+        """Fold the log anew up to this position. Raise EntriesLost if it is not the log that this node has read."""
+        begin = at = self._log.begin()
+        fold = Fold()
+        while at < self.position:
+            found = self._log.read(at, min(READ, self.position - at))
+            if not found:
+                raise EntriesLost(at, f"this node has read up to {self.position}")
+            if found[0].position != at:  # the leader has trimmed the log meanwhile
+                begin = at = found[0].position
+            for stored in found[: self.position - at]:
+                entry = decode(stored.data)
+                if at == begin and begin:
+                    fold = _begun(entry, at)
+                fold.apply(entry, at)
+                at += 1
+        if begin < self.position and fold.state != self.fold.state:
+            raise EntriesLost(self.position, "the entries before it are not those that this node has read")
 
     def _check_trimmed(self) -> None:
         begin = self._log.begin()
@@ -179,3 +205,10 @@ def _is_segment(stored: StoredEntry, place: SegmentPlace) -> bool:
         return False
     lsn = read_file_header("a segment in the replicated log", entry.header).lsn
     return (lsn, entry.stamp.epoch, entry.stamp.chain) == (place.lsn, place.epoch, place.chain)
+
+
+def _begun(entry: Entry, position: int) -> Fold:
+    """Return the fold of a log that begins at `position` with `entry`."""
+    if not isinstance(entry, SegmentStart):
+        raise EntriesLost(position, "it begins in the middle of a segment; set its retention to unlimited")
+    return Fold.begun_at(entry)

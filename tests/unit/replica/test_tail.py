@@ -6,7 +6,6 @@ import errno
 
 import pytest
 
-from escrowmq.replica.comparison import CHECKED
 from escrowmq.replica.entries import Entry, Heartbeat, LeaderClaim, Stamp, encode
 from escrowmq.replica.errors import EntriesLost, EntriesTrimmed, EntryDamaged
 from escrowmq.replica.fold import ReplicatedFrame
@@ -186,66 +185,6 @@ def test_the_log_is_read_again_once_for_the_doubtful_entries_of_a_leader() -> No
     log.read = counting  # type: ignore[method-assign]
     LogTail(log, Copy()).read_to_end()
     assert reads == [0, 0]
-
-
-def test_a_log_with_many_lost_histories_is_not_read_again_for_each_of_them() -> None:
-    steady = [Heartbeat(ONE)] * 99
-    log = Log(FIRST, *[entry for i in range(50) for entry in (*steady, Heartbeat(Stamp(5, b"lost %3d" % i)))])
-    read, found = log.read, 0
-
-    def counting(position: int, most: int) -> list[StoredEntry]:
-        nonlocal found
-        entries = read(position, most)
-        found += len(entries)
-        return entries
-
-    log.read = counting  # type: ignore[method-assign]
-    LogTail(log, Copy()).read_to_end()
-    assert found < 3 * log.end()
-
-
-@pytest.mark.parametrize("lost", [1, CHECKED, 2 * CHECKED])
-def test_a_reader_notices_a_loss_behind_which_it_has_compared_the_log(lost: int) -> None:
-    log = Log(FIRST, *[Heartbeat(ONE)] * 200, Heartbeat(Stamp(5, b"unknown.")))
-    tail = LogTail(log, Copy())
-    tail.read_to_end()
-    del log.stored[-lost:]
-    new = claim(2, "c", ONE.chain)
-    log.stored += [encode(new), *[encode(Heartbeat(Stamp(2, new.chain_at(0))))] * 2 * lost]
-    with pytest.raises(EntriesLost):
-        tail.read_to_end()
-
-
-def test_a_comparison_begins_anew_when_the_log_was_trimmed_meanwhile() -> None:
-    log = Log(*ENTRIES, Heartbeat(Stamp(5, b"unknown.")))
-    tail = LogTail(log, Copy())
-    tail.read_to_end()
-    log.trim(5)
-    log.stored.append(encode(Heartbeat(Stamp(6, b"another."))))
-    tail.read_to_end()
-    assert tail.position == len(ENTRIES) + 2
-
-
-def test_a_comparison_that_could_not_read_the_log_is_made_again() -> None:
-    log = Log(*ENTRIES, Heartbeat(Stamp(5, b"unknown.")))
-    tail = LogTail(log, Copy())
-    tail.read_to_end()
-    log.stored.append(encode(Heartbeat(Stamp(6, b"another."))))
-    read, calls = log.read, 0
-
-    def failing(position: int, most: int) -> list[StoredEntry]:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            raise OSError("no route to the log")
-        return read(position, most)
-
-    log.read = failing  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="no route"):
-        tail.read_to_end()
-    log.stored.append(encode(Heartbeat(Stamp(7, b"a third."))))
-    tail.read_to_end()
-    assert tail.position == len(ENTRIES) + 3
 
 
 def test_the_newest_entries_are_compared_with_the_log() -> None:
