@@ -1,4 +1,4 @@
-"""The event loop of the broker and of the clients inside it: uvloop if it is installed, which costs a third less."""
+"""The event loop of the broker: uvloop if it is installed, which costs a third less."""
 
 from __future__ import annotations
 
