@@ -15,7 +15,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "core": (),
     "journal": ("core.records",),
     # Who leads, and which frames count, on a log that many nodes share.
-    "replica": ("journal", "loops", "urls"),  # the last two are for the engines
+    "replica": ("journal", "urls"),  # the last one is for the engines
     "wire": ("core", "__version__"),  # the version is what a peer is told at the handshake
     "client": ("wire", "core", "__version__", "urls"),
     "amqp10": ("wire", "__version__", "urls"),
