@@ -212,8 +212,8 @@ def test_appends_are_made_at_the_node_that_leads_the_stream(log: EngineLog, url:
     assert isinstance(log, NatsLog)
 
     def near() -> bool:
-        at = log._appender.client.connected_url
-        return at is not None and at.port == nodes.ports[nodes.leader(name_of(url))]
+        at = log._appender._appender.host
+        return at.endswith(f":{nodes.ports[nodes.leader(name_of(url))]}")
 
     acknowledged: dict[int, bytes] = {}
     stopped = threading.Event()

@@ -6,9 +6,10 @@ no other entry lies between, so no other claim does. Otherwise, or without an an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from functools import partial
+from itertools import count, islice, pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from escrowmq.journal.format import read_file_header
@@ -16,6 +17,7 @@ from escrowmq.replica.entries import (
     BLANK,
     CHUNK_SIZE,
     Entry,
+    FrameChunk,
     Heartbeat,
     LeaderClaim,
     LiveMap,
@@ -66,6 +68,14 @@ class CopiedSnapshot(NamedTuple):
     lsn: int
     size: int
     pieces: Iterable[bytes]
+
+
+class _Sent(NamedTuple):
+    """Entries that were stamped and sent, and a function that waits for their positions."""
+
+    entries: Sequence[Entry]
+    data: list[bytes]
+    positions: Callable[[], list[int]]
 
 
 class Leader:
@@ -176,10 +186,18 @@ class Leader:
             AppendUnknown: The log did not answer, also not when it was asked again. The frame may come to count.
             EntriesLost: The log lost entries.
         """
+        self.begin_frame(lsn, frame)()
+
+    def begin_frame(self, lsn: int, frame: Sequence[bytes]) -> Callable[[], None]:
+        """Begin to append a frame, and return a function that does the rest of `append_frame`. Raises as that does."""
         pieces = chunks(BLANK, lsn, frame, self._chunk_size)
+        finish = self._begin(list(islice(pieces, GROUP)))
+        return partial(self._finish_frame, lsn + sum(map(len, frame)), finish, pieces)
+
+    def _finish_frame(self, end: int, finish: Callable[[], None], pieces: Iterator[FrameChunk]) -> None:
+        finish()
         while group := list(islice(pieces, GROUP)):
             self._append(group)
-        end = lsn + sum(map(len, frame))
         if self._tail.fold.next_lsn != end:
             raise EntriesLost(self._tail.position, f"its frames end at LSN {self._tail.fold.next_lsn}, not at {end}")
 
@@ -287,21 +305,32 @@ class Leader:
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """Stamp entries, and append them until all count."""
+        self._begin(entries)()
+
+    def _begin(self, entries: Sequence[Entry]) -> Callable[[], None]:
+        """Stamp entries and send them, and return a function that waits until all count."""
         self._check()
-        for attempt in range(ATTEMPTS):
-            stamp = Stamp(self.claim.stamp.epoch, self._tail.fold.chain, self._tail.position)
-            stamped = [replace(entry, stamp=stamp) for entry in entries]
-            data = [encode(entry) for entry in stamped]
+        return partial(self._finish, entries, self._send(entries))
+
+    def _send(self, entries: Sequence[Entry]) -> _Sent:
+        stamp = Stamp(self.claim.stamp.epoch, self._tail.fold.chain, self._tail.position)
+        stamped = [replace(entry, stamp=stamp) for entry in entries]
+        data = [encode(entry) for entry in stamped]
+        return _Sent(stamped, data, self._log.send(data))
+
+    def _finish(self, entries: Sequence[Entry], sent: _Sent) -> None:
+        for attempts in count(1):
             try:
-                positions = self._log.append(data)
+                positions = sent.positions()
             except AppendUnknown:
                 self._tail.verify()  # the append may be where the log has lost entries
                 self._tail.read_to_end()
                 self._check()
-                if attempt == ATTEMPTS - 1:
+                if attempts == ATTEMPTS:
                     raise
+                sent = self._send(entries)
                 continue
-            self._account(stamped, data, positions)
+            self._account(sent.entries, sent.data, positions)
             self._check(entries)
             return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -14,7 +14,7 @@ class StoredEntry(NamedTuple):
 
 
 class ReplicatedLog(Protocol):
-    """A log that many nodes append to and read. All calls block, so they belong to a thread of their own.
+    """A log that many nodes append to and read. All calls but `send` block, so they belong to a thread of their own.
 
     Every method raises OSError if the log cannot be reached within its deadline.
     """
@@ -27,6 +27,10 @@ class ReplicatedLog(Protocol):
         Raises:
             AppendUnknown: There was no answer within the deadline.
         """
+        ...
+
+    def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Begin to append entries, and return a function that does the rest of `append`. It is to be called once."""
         ...
 
     def read(self, position: int, most: int) -> list[StoredEntry]:

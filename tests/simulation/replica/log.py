@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
@@ -55,6 +56,10 @@ class SimulatedLog:
         if fate in ("stored", "twice"):
             return positions
         raise AppendUnknown("no answer")
+
+    def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Store entries when the answer is asked for."""
+        return partial(self.append, entries)
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return a few entries."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -23,6 +23,7 @@ from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 
+_OnDelivery: TypeAlias = Callable[[KafkaError | None, Message | None], None]
 _client_log = logging.getLogger(__name__ + ".client")
 _client_log.setLevel(logging.CRITICAL)  # the client tells of each attempt to connect; what matters is raised
 _PAUSE: Final = 0.1
@@ -84,38 +85,45 @@ class KafkaLog:
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Append entries in order, and wait for all replicas in sync. See `ReplicatedLog`."""
+        return self.send(entries)()
+
+    def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Begin to append entries. See `ReplicatedLog`."""
+        reports: list[tuple[KafkaError | None, int] | None] = [None] * len(entries)
         with self._appending:
-            reports: list[tuple[KafkaError | None, int] | None] = [None] * len(entries)
-            self._send(entries, reports)
+            if self._closed:
+                raise ConnectionError(f"Kafka at {self.address}: the connection was closed")
+            producer = self._producer = self._producer or self._new_producer()
+            give_up = time.monotonic() + self._timeout + _GRACE_SECONDS
+            for index, entry in enumerate(entries):
+                self._produce(producer, entry, partial(_report, reports, index), give_up)
+        return partial(self._answers, producer, reports, give_up)
+
+    def _produce(self, producer: Producer, entry: bytes, report: _OnDelivery, give_up: float) -> None:
+        while time.monotonic() < give_up:
+            try:
+                producer.produce(self.address.name, entry, partition=0, on_delivery=report)
+            except BufferError:  # the client's queue is full
+                producer.poll(_PAUSE)
+            except KafkaException as failed:
+                report(failed.args[0], None)
+                return
+            else:
+                return
+
+    def _answers(
+        self, producer: Producer, reports: Sequence[tuple[KafkaError | None, int] | None], give_up: float
+    ) -> list[int]:
+        with self._appending:
+            while not all(reports) and time.monotonic() < give_up:
+                producer.poll(_PAUSE)
             error = next((report[0] for report in reports if report is not None and report[0] is not None), None)
             if error is not None:
                 self._failed(error)
             positions = [report[1] for report in reports if report is not None]
-            if len(positions) < len(entries) or min(positions, default=0) < 0:
+            if len(positions) < len(reports) or min(positions, default=0) < 0:
                 raise AppendUnknown(f"Kafka at {self.address} did not tell where it stored an append")
             return positions
-
-    def _send(self, entries: Sequence[bytes], reports: list[tuple[KafkaError | None, int] | None]) -> None:
-        if self._closed:
-            raise ConnectionError(f"Kafka at {self.address}: the connection was closed")
-        producer = self._producer = self._producer or self._new_producer()
-        give_up = time.monotonic() + self._timeout + _GRACE_SECONDS
-        for index, entry in enumerate(entries):
-            while True:
-                try:
-                    producer.produce(
-                        self.address.name, entry, partition=0, on_delivery=partial(_report, reports, index)
-                    )
-                    break
-                except BufferError:  # the client's queue is full
-                    producer.poll(_PAUSE)
-                except KafkaException as failed:
-                    reports[index] = (failed.args[0], -1)
-                    break
-                if time.monotonic() > give_up:
-                    return
-        while not all(reports) and time.monotonic() < give_up:
-            producer.poll(_PAUSE)
 
     def _failed(self, error: KafkaError) -> None:
         """Raise what an error of a delivery stands for."""
@@ -253,7 +261,7 @@ def login(address: EngineAddress) -> dict[str, Any]:
 
 
 def _report(
-    reports: list[tuple[KafkaError | None, int] | None], index: int, error: KafkaError | None, message: Message
+    reports: list[tuple[KafkaError | None, int] | None], index: int, error: KafkaError | None, message: Message | None
 ) -> None:
-    offset = message.offset()
+    offset = None if message is None else message.offset()
     reports[index] = (error, -1 if offset is None else offset)

@@ -1,6 +1,6 @@
 """The replicated log as a NATS JetStream stream with one subject: a position is a sequence number less one.
 
-The client library is of asyncio. It runs in a thread of its own, and callers wait for it.
+The client library is of asyncio. For all but appends, it runs in a thread of its own, and callers wait for it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,25 @@ import json
 import random
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import nats.errors
-from nats.aio.client import Client
 
 from escrowmq.replica.engines.address import EngineAddress
-from escrowmq.replica.engines.nats_appender import NatsAppender
+from escrowmq.replica.engines.nats_client import NatsErrors, connect
+from escrowmq.replica.engines.nats_nearest import NearestAppender
 from escrowmq.replica.engines.nats_node import find_node
 from escrowmq.replica.engines.nats_stream import NatsStream, StreamMissing
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting
-from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 
 _Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
-_CLOSE_SECONDS: Final = 0.5
 _GRACE_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 2.0
 """How long one question waits, before it is asked again; another node may answer then."""
-_NEAR_SECONDS: Final = 2.0
-"""The time between two looks at which node leads the stream."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -45,66 +41,42 @@ class NatsLog:
         """Connect, and create the stream unless it exists. Raises OSError."""
         self.address = address
         self._timeout = timeout
-        self._appending = asyncio.Lock()
-        self._appender = NatsAppender(address, timeout)
-        self._near: tuple[str, str] | None = None
-        """The node that leads the stream, and its host, once appends are made there."""
+        self._appender = NearestAppender(address, timeout, self._leading_node, self._find)
         # Not uvloop, whose `close` waits without end for connections to nodes that are suspended.
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="replication-nats", daemon=True)
         self._thread.start()
+        hosts = random.sample(address.hosts, len(address.hosts))
         try:
-            self._wait(self._appender.connect(random.sample(address.hosts, len(address.hosts))))
-            self._client = self._appender.client
+            self._client = self._wait(connect(address, hosts, timeout, NatsErrors()))
             self._stream = NatsStream(address, self._client, timeout)
             self._wait(self._stream.open())
+            self._appender.connect(hosts)
         except BaseException:
             self.close()
             raise
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Append entries in order, and wait for a majority of replicas. See `ReplicatedLog`."""
-        try:
-            return self._wait(self._append(entries))
-        except TimeoutError as error:
-            raise AppendUnknown(str(error)) from None
+        return self.send(entries)()
 
-    async def _append(self, entries: Sequence[bytes]) -> list[int]:
-        async with self._appending:
-            return await self._appender.append(entries)
+    def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Begin to append entries. See `ReplicatedLog`."""
+        return self._appender.send(entries)
 
     def approach(self) -> None:
         """Append at the node that leads the stream. See `EngineLog`."""
-        asyncio.run_coroutine_threadsafe(self._stay_near(), self._loop)
+        self._appender.approach()
 
-    async def _stay_near(self) -> None:
-        while True:
-            with contextlib.suppress(OSError, nats.errors.Error, StreamMissing):
-                await self._come_near()
-            await asyncio.sleep(_NEAR_SECONDS)
+    def _leading_node(self) -> str:
+        return self.state().leader
 
-    async def _come_near(self) -> None:
-        """Connect to the node that leads the stream, unless appends are made there already."""
-        leader = (await self._stream.state()).leader
-        if not leader or (leader, _host(self._appender.client)) == self._near:
-            return
+    def _find(self, node: str) -> list[str]:
+        """Return the host where the node of this name is, followed by the others, or nothing."""
         others = [each.netloc.rpartition("@")[2] for each in self._client.servers]
         hosts = list(dict.fromkeys([*self.address.hosts, *others]))
-        host = await find_node(hosts, leader)
-        if host is None:
-            return
-        if host != _host(self._appender.client):
-            await self._move([host, *(each for each in hosts if each != host)])
-        self._near = (leader, host)
-
-    async def _move(self, hosts: list[str]) -> None:
-        """Append on another connection, once the append that is under way has its answer."""
-        appender = NatsAppender(self.address, self._timeout)
-        await appender.connect(hosts)
-        async with self._appending:
-            before, self._appender = self._appender, appender
-        if before.client is not self._client:
-            await before.client.close()
+        host = self._wait(find_node(hosts, node))
+        return [] if host is None else [host, *(each for each in hosts if each != host)]
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries that a majority of replicas has. See `ReplicatedLog`."""
@@ -168,15 +140,14 @@ class NatsLog:
         if hasattr(self, "_client"):
             with contextlib.suppress(Exception):
                 asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(_GRACE_SECONDS)
-        self._appender.fail("the connection was closed")
+        self._appender.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     async def _shut(self) -> None:
-        """Close the connections, and let the loop do what is left of them."""
-        for client in dict.fromkeys((self._client, self._appender.client)):
-            await client.close()
+        """Close the connection, and let the loop do what is left of it."""
+        await self._client.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -201,9 +172,3 @@ class NatsLog:
             raise ConnectionError(f"NATS at {self.address}: {error}") from None
         except StreamMissing as error:
             raise ConnectionError(str(error)) from None
-
-
-def _host(client: Client) -> str:
-    """Return where a client is connected, or nothing."""
-    url = client.connected_url
-    return url.netloc.rpartition("@")[2] if url is not None else ""

@@ -1,126 +1,181 @@
-"""Appends entries to a stream of NATS. Each is published with a reply subject of its own, and none waits for others."""
+"""Appends entries to a stream of NATS. Each is published with a reply subject of its own, and none waits for others.
+
+The client library is of asyncio. Its event loop has no thread of its own here: it runs on the thread of a caller that
+sends, waits or tends. Changes of thread would take as long as NATS takes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from escrowmq.replica.engines.address import EngineAddress
-from escrowmq.replica.engines.nats_client import WINDOW_BYTES, NatsErrors, connect
+from escrowmq.replica.engines.nats_append import NatsAppend, Refused
+from escrowmq.replica.engines.nats_client import NatsErrors, connect, host_of
+from escrowmq.replica.engines.within import within
 from escrowmq.replica.errors import AppendUnknown
 
+_Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
 _ACK_SECONDS: Final = 4.0
 """How long nothing may be acknowledged. Those who append then ask what is there, and append again."""
-_WINDOW_ENTRIES: Final = 2000
+_CLOSE_SECONDS: Final = 0.5
+_IDLE_SECONDS: Final = 1.0
+_TEND_SECONDS: Final = 0.01
 _NO_RESPONDERS: Final = "503"
-
-
-class _Refused(Exception):  # noqa: N818 - named after the event
-    """The entry was certainly not stored."""
+_CLOSED: Final = "the connection was closed"
 
 
 class NatsAppender:
-    """A connection on which one append is made after the other. Its coroutines belong to one event loop."""
+    """A connection for appends. Several threads may use it, and one at a time runs its event loop."""
 
     def __init__(self, address: EngineAddress, timeout: float) -> None:
         self.address = address
         self._timeout = timeout
         self._errors = NatsErrors()
-        self.client: Client
+        self._client: Client | None = None
         self._inbox = ""
         self._serial = 0
-        self._waiting: dict[str, asyncio.Future[int]] = {}
+        self._waiting: dict[str, tuple[NatsAppend, int]] = {}
+        """The appends that wait, and which of their entries, by the reply subject."""
+        self._loop = asyncio.new_event_loop()
+        self._running = threading.Lock()
+        self._ran_at = time.monotonic()
+        self._closed = False
 
-    async def connect(self, hosts: Sequence[str]) -> None:
+    @property
+    def host(self) -> str:
+        """Where the connection is, or nothing."""
+        return "" if self._client is None else host_of(self._client)
+
+    def connect(self, hosts: Sequence[str]) -> None:
         """Connect to the first of `hosts` that answers. Raises ConnectionError."""
-        self.client = await connect(self.address, hosts, self._timeout, self._errors, self._on_disconnected)
-        self._inbox = self.client.new_inbox()
-        await self.client.subscribe(f"{self._inbox}.*", cb=self._receive)
+        try:
+            self._run(self._connect(hosts))
+        except BaseException:
+            self.close()
+            raise
 
-    async def append(self, entries: Sequence[bytes]) -> list[int]:
-        """Append entries in order, and wait for a majority of replicas. See `ReplicatedLog`."""
-        give_up = time.monotonic() + self._timeout
+    def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        """Begin to append entries. See `ReplicatedLog`."""
+        append = NatsAppend(entries)
+        self._run(self._publish(append))
+        return partial(self._answered, append)
+
+    def tend(self) -> None:
+        """Let the connection do what is due, if nobody has used it for a while: answer and send signs of life."""
+        if time.monotonic() - self._ran_at > _IDLE_SECONDS and not self._closed:
+            with contextlib.suppress(ConnectionError):
+                self._run(asyncio.sleep(_TEND_SECONDS))
+
+    def close(self) -> None:
+        """Disconnect. Appends that wait for answers fail."""
+        self._closed = True
+        with contextlib.suppress(RuntimeError):  # it was closed before
+            self._loop.call_soon_threadsafe(self._fail, _CLOSED)
+        with self._running:
+            if not self._loop.is_closed():
+                self._loop.run_until_complete(self._shut())
+                self._loop.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        with self._running:
+            if self._closed:
+                coroutine.close()
+                raise ConnectionError(f"NATS at {self.address}: {_CLOSED}")
+            try:
+                return self._loop.run_until_complete(coroutine)
+            finally:
+                self._ran_at = time.monotonic()
+
+    def _answered(self, append: NatsAppend) -> list[int]:
+        return self._run(self._answers(append, time.monotonic() + self._timeout))
+
+    async def _connect(self, hosts: Sequence[str]) -> None:
+        client = await connect(self.address, hosts, self._timeout, self._errors, self._on_disconnected)
+        self._client = client
+        self._inbox = client.new_inbox()
+        await client.subscribe(f"{self._inbox}.*", cb=self._receive)
+
+    async def _answers(self, append: NatsAppend, give_up: float) -> list[int]:
+        """Wait for a majority of replicas. Publish all entries again if certainly none of them was stored."""
         while True:
             try:
-                return await self._publish(entries, give_up)
-            except _Refused as error:
+                while not append.is_done:
+                    await self._publish(append)
+                    await append.progress(max(0.0, min(_ACK_SECONDS, give_up - time.monotonic())))
+                return append.result()
+            except TimeoutError:
+                raise self._unknown(str(self._errors) or "no answer") from None
+            except Refused as error:
                 if time.monotonic() > give_up:
                     raise AppendUnknown(f"NATS at {self.address} did not store an append: {error}") from None
                 await asyncio.sleep(_PAUSE)
+                append.begin_again()
+            finally:
+                if not append.is_done:
+                    self._forget(append)
 
-    def fail(self, reason: str) -> None:
-        """Give up the answers that are waited for."""
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(AppendUnknown(reason))
-                future.exception()  # it may be that nobody asks any more
-
-    async def _publish(self, entries: Sequence[bytes], give_up: float) -> list[int]:
-        """Publish all entries once, and return their positions. Raises _Refused if none of them was stored."""
-        futures: list[asyncio.Future[int]] = []
-        positions: list[int] = []
-        under_way = 0
-
-        async def answered() -> None:
-            left = min(_ACK_SECONDS, give_up - time.monotonic())
-            positions.append(await asyncio.wait_for(futures[len(positions)], max(0.0, left)))
-
+    async def _publish(self, append: NatsAppend) -> None:
+        """Publish as many entries as may be on their way."""
+        client = self._client
+        assert client is not None
         try:
-            for entry in entries:
-                while len(positions) < len(futures) and (
-                    under_way + len(entry) > WINDOW_BYTES or len(futures) - len(positions) >= _WINDOW_ENTRIES
-                ):
-                    under_way -= len(entries[len(positions)])
-                    await answered()
-                reply, future = self._expect()
-                futures.append(future)
-                under_way += len(entry)
-                await self.client.publish(self.address.subject, entry, reply=reply)
-            while len(positions) < len(futures):
-                await answered()
+            for index, entry in append.next_entries():
+                self._serial += 1
+                reply = f"{self._inbox}.{self._serial}"
+                self._waiting[reply] = append, index
+                await client.publish(self.address.subject, entry, reply=reply)
         except (TimeoutError, nats.errors.Error, OSError) as error:
-            reason = str(error) or str(self._errors) or "no answer"
-            raise AppendUnknown(f"NATS at {self.address} did not acknowledge an append: {reason}") from None
-        except _Refused as error:
-            if any(not future.done() or future.exception() is None for future in futures):
-                raise AppendUnknown(f"NATS at {self.address} may have stored a part of an append: {error}") from None
-            raise
-        finally:
-            for future in futures:
-                if future.done() and not future.cancelled():
-                    future.exception()
-                future.cancel()
-        return positions
-
-    def _expect(self) -> tuple[str, asyncio.Future[int]]:
-        """Return a reply subject, and what gets the position or the error."""
-        self._serial += 1
-        subject = f"{self._inbox}.{self._serial}"
-        future = self._waiting[subject] = asyncio.get_running_loop().create_future()
-        return subject, future
+            self._forget(append)
+            append.fail(self._unknown(str(error) or str(self._errors) or "no answer"))
 
     async def _receive(self, message: Msg) -> None:
         """Take an answer."""
-        future = self._waiting.pop(message.subject, None)
-        if future is None or future.done():
+        append, index = self._waiting.pop(message.subject, (None, 0))
+        if append is None:
             return
         if (message.headers or {}).get("Status") == _NO_RESPONDERS:
-            future.set_exception(_Refused("the stream has no leader"))
+            append.refuse("the stream has no leader")
             return
         answer = json.loads(message.data)
         if "error" in answer:
-            future.set_exception(AppendUnknown(f"NATS did not store an append: {answer['error'].get('description')}"))
+            append.fail(AppendUnknown(f"NATS did not store an append: {answer['error'].get('description')}"))
         else:
-            future.set_result(int(answer["seq"]) - 1)
+            append.store(index, int(answer["seq"]) - 1)
+
+    def _unknown(self, reason: str) -> AppendUnknown:
+        return AppendUnknown(f"NATS at {self.address} did not acknowledge an append: {reason}")
+
+    def _forget(self, append: NatsAppend) -> None:
+        self._waiting = {reply: place for reply, place in self._waiting.items() if place[0] is not append}
+
+    def _fail(self, reason: str) -> None:
+        """Give up the answers that are waited for."""
+        waiting, self._waiting = self._waiting, {}
+        for append, _ in waiting.values():
+            append.fail(AppendUnknown(f"NATS at {self.address} did not answer an append: {reason}"))
 
     async def _on_disconnected(self) -> None:
-        self.fail(f"NATS at {self.address} closed the connection before it answered an append")
+        self._fail("it closed the connection")
+
+    async def _shut(self) -> None:
+        """Close the connection, and let the loop do what is left of it."""
+        if self._client is not None:
+            with contextlib.suppress(TimeoutError, OSError, nats.errors.Error):
+                await within(_CLOSE_SECONDS, self._client.close())
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)

@@ -40,11 +40,11 @@ async def connect(
     hosts: Sequence[str],
     patience: float,
     errors: NatsErrors,
-    disconnected: Callable[[], Awaitable[None]],
+    disconnected: Callable[[], Awaitable[None]] | None = None,
 ) -> Client:
     """Connect to the first of `hosts` that answers, and again to one of them whenever the connection is lost.
 
-    `hosts` have ports, and `disconnected` is called after each loss. Raises ConnectionError after `patience` seconds.
+    `hosts` have ports. `disconnected` is called after each loss. Raises ConnectionError after `patience` seconds.
     """
     options: dict[str, Any] = {"user_credentials": address.options.get("credentials")}
     if address.user is not None:
@@ -76,3 +76,9 @@ async def connect(
         reason = str(errors) or str(error) or "no answer"
         raise ConnectionError(f"NATS at {address} cannot be reached: {reason}") from None
     return client
+
+
+def host_of(client: Client) -> str:
+    """Return where a client is connected, with the port, or nothing."""
+    url = client.connected_url
+    return url.netloc.rpartition("@")[2] if url is not None else ""

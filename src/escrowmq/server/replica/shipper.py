@@ -1,7 +1,8 @@
-"""The thread that appends to the replicated log what the journal's writer writes, and shows that the leader is there.
+"""Appends to the replicated log what the journal's writer writes, and shows by a thread that the leader is there.
 
-While the log does not answer, it asks again without end: clients wait for their answers, and the same frame is appended
-until it counts, or until it is clear that another node leads.
+The writer's own thread sends frames and waits for them, since each change of thread delays a commit. While the log does
+not answer, it is asked again without end: clients wait for their answers, and the same frame is appended until it
+counts, or until it is clear that another node leads.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
-from typing import Final, NoReturn
+from threading import Event, Lock, Thread
+from typing import Final, NamedTuple, NoReturn
 
 from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.leader import Leader
@@ -29,11 +30,19 @@ _TELLING_SECONDS: Final = 0.5
 _log = logging.getLogger("escrowmq.replication")
 
 
+class _SentFrame(NamedTuple):
+    """A frame that was sent: what waits for it, what appends it again, and when it was sent."""
+
+    finish: Callable[[], object]
+    again: Callable[[], object]
+    at: float
+
+
 class Shipper:
     """Implements `journal.writer.JournalSink`. `failed` is called on the thread when the node leads no more.
 
     Args:
-        leader: Its claim counts. Only the thread uses it from now on.
+        leader: Its claim counts. Nobody else uses it from now on.
         heartbeat_seconds: The time without an append after which the leader shows that it is there.
         silence_seconds: The time after the last append that counted from which on nothing may be delivered.
         synced: Whether frames are also synced on this machine before they are answered.
@@ -58,9 +67,12 @@ class Shipper:
         self._leader = leader
         self._heartbeat_seconds = heartbeat_seconds
         self._failed = failed
+        self._leads = Lock()
+        """Held by the thread that uses the leader."""
+        self._sent: _SentFrame | None = None
+        """The frame that the log may not have acknowledged yet."""
+        self._appended_at = 0.0
         self._work: SimpleQueue[tuple[Callable[[], object], Callable[[], None]] | None] = SimpleQueue()
-        self._done: SimpleQueue[None] = SimpleQueue()
-        self._outstanding = 0
         self._stopping = Event()
         self._report_at = time.monotonic() + REPORT_SECONDS
         self._thread = Thread(target=self._run, name="replicated-log", daemon=True)
@@ -70,24 +82,34 @@ class Shipper:
 
     def begin(self, header: bytes, messages: int) -> None:
         """See `JournalSink.begin`."""
-        self._put(partial(self._leader.begin_segment, header, messages))
+        with self._leads:
+            self._settle()
+            self._do(partial(self._leader.begin_segment, header, messages))
 
     def send(self, lsn: int, parts: Sequence[bytes]) -> None:
         """See `JournalSink.send`."""
-        self._put(partial(self._leader.append_frame, lsn, parts))
+        again = partial(self._leader.append_frame, lsn, parts)
+        with self._leads:
+            self._settle()
+            began = time.monotonic()
+            try:
+                finish = self._leader.begin_frame(lsn, parts)
+            except OSError:
+                finish = again
+            except BaseException as error:  # noqa: BLE001 - nothing may be answered any more
+                self._failed(error)
+            self._sent = _SentFrame(finish, again, began)
 
     def wait(self) -> None:
         """See `JournalSink.wait`."""
-        for _ in range(self._outstanding):
-            self._done.get()
-        self._outstanding = 0
+        with self._leads:
+            self._settle()
 
-    def _put(self, work: Callable[[], None]) -> None:
-        self._outstanding += 1
-        self._work.put((work, self._finish))
-
-    def _finish(self) -> None:
-        self._done.put(None)
+    def _settle(self) -> None:
+        """Wait for the frame that was sent. Every thread does this before it uses the leader."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            self._do(sent.finish, sent.again, sent.at)
 
     # -- on any thread
 
@@ -130,29 +152,43 @@ class Shipper:
 
     def _run(self) -> None:
         while True:
+            idle = time.monotonic() - self._appended_at
             try:
-                work = self._work.get(timeout=self._heartbeat_seconds)
+                work = self._work.get(timeout=max(0.0, self._heartbeat_seconds - idle))
             except Empty:
-                self._do(self._leader.prove)
-                self._report()
+                with self._leads:
+                    self._prove_if_idle()
+                    self._report_if_due()
                 continue
             if work is None:
                 return
             task, finish = work
-            self._do(task)
-            finish()
-            self._report()
+            with self._leads:
+                self._settle()
+                self._do(task)
+                finish()
+                self._report_if_due()
 
-    def _report(self) -> None:
+    def _prove_if_idle(self) -> None:
+        if time.monotonic() - self._appended_at >= self._heartbeat_seconds:
+            self._settle()
+            self._do(self._leader.prove)
+
+    def _report_if_due(self) -> None:
         """Say now and then where the newest map of living segments is, for nodes that begin to follow."""
         now = time.monotonic()
         if now >= self._report_at and not self._stopping.is_set():
+            self._settle()
             self._report_at = now + REPORT_SECONDS
             self._do(partial(self._leader.report_place, round(time.time() * 1000)))
 
-    def _do(self, work: Callable[[], object]) -> None:
-        """Do something until it is done."""
-        first = began = time.monotonic()
+    # -- on each of these threads
+
+    def _do(
+        self, work: Callable[[], object], again: Callable[[], object] | None = None, began: float | None = None
+    ) -> None:
+        """Do something until it is done. If it fails, do `again` from then on. It began when its entries were sent."""
+        first = began = time.monotonic() if began is None else began
         told = False
         while True:
             try:
@@ -164,13 +200,14 @@ class Shipper:
                     _log.warning("the replicated log does not answer, so clients wait: %s", error)
                     told = True
                 time.sleep(_PAUSE_SECONDS)
-                began = time.monotonic()
+                began, work = time.monotonic(), again or work
             except BaseException as error:  # noqa: BLE001 - nothing may be answered any more
                 self._failed(error)
             else:
                 break
+        self._appended_at = time.monotonic()
         self.lease.acknowledged(round(began * 1000))
         self.appends += 1
-        self.waited_seconds += time.monotonic() - first
+        self.waited_seconds += self._appended_at - first
         if told:
-            _log.warning("the replicated log answers again, after %.1f s", time.monotonic() - first)
+            _log.warning("the replicated log answers again, after %.1f s", self._appended_at - first)

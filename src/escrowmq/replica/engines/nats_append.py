@@ -1,0 +1,100 @@
+"""One append to a stream of NATS: the entries that are on their way, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from escrowmq.replica.engines.nats_client import WINDOW_BYTES
+from escrowmq.replica.errors import AppendUnknown
+
+WINDOW_ENTRIES: Final = 2000
+"""The entries that are on their way at once."""
+
+
+class Refused(Exception):  # noqa: N818 - named after the event
+    """None of the entries was stored, certainly."""
+
+
+class NatsAppend:
+    """The entries of an append. Belongs to the thread that runs the event loop."""
+
+    def __init__(self, entries: Sequence[bytes]) -> None:
+        self._entries = entries
+        self._wake: asyncio.Future[None] | None = None
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget all answers."""
+        self._positions = [-1] * len(self._entries)
+        self._published = self._stored = self._refused = self._under_way = 0
+        self._refusal = ""
+        self._error: AppendUnknown | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `result` has something to say."""
+        answered = self._stored + self._refused
+        whole = self._published == len(self._entries) or bool(self._refused)
+        return self._error is not None or (whole and answered == self._published)
+
+    def result(self) -> list[int]:
+        """Return the positions of the entries, once all are stored. Raises AppendUnknown and Refused."""
+        if self._error is not None:
+            raise self._error
+        if self._refused and not self._stored:
+            raise Refused(self._refusal)
+        if self._refused:
+            raise AppendUnknown(f"NATS stored only a part of an append: {self._refusal}")
+        return self._positions
+
+    def next_entries(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the entries to be published now, with their numbers. There are no more after a refusal."""
+        while self._published < len(self._entries) and not self._refused and self._error is None:
+            entry = self._entries[self._published]
+            unanswered = self._published - self._stored
+            if unanswered and (unanswered >= WINDOW_ENTRIES or self._under_way + len(entry) > WINDOW_BYTES):
+                return
+            self._published += 1
+            self._under_way += len(entry)
+            yield self._published - 1, entry
+
+    def store(self, index: int, position: int) -> None:
+        """Note that an entry was stored at a position."""
+        self._positions[index] = position
+        self._stored += 1
+        self._under_way -= len(self._entries[index])
+        self._notify()
+
+    def refuse(self, reason: str) -> None:
+        """Note that an entry was certainly not stored."""
+        self._refused += 1
+        self._refusal = reason
+        self._notify()
+
+    def fail(self, error: AppendUnknown) -> None:
+        """Note that nobody knows what was stored."""
+        self._error = self._error or error
+        self._notify()
+
+    async def progress(self, seconds: float) -> None:
+        """Wait for an answer, unless there is nothing more to wait for. Raises TimeoutError."""
+        if self.is_done:
+            return
+        loop = asyncio.get_running_loop()
+        self._wake = loop.create_future()
+        timer = loop.call_later(seconds, _expire, self._wake)
+        try:
+            await self._wake
+        finally:
+            timer.cancel()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
