@@ -23,7 +23,9 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from escrowmq.journal.format import FILE_HEADER_SIZE
+from isal import isal_zlib
+
+from escrowmq.journal.format import FILE_HEADER_SIZE, LONG
 from escrowmq.replica.errors import EntryDamaged
 
 MAGIC: Final = b"EMQR"
@@ -229,9 +231,11 @@ BLANK: Final = Stamp(0)
 def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry."""
     kind, stamp = _KINDS[type(entry)], entry.stamp
-    body = _body(entry)
     head = (MAGIC, VERSION, kind, 0, stamp.epoch, stamp.chain, stamp.after)
-    return HEADER.pack(*head, zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))), 0) + body
+    body, data = _body(entry), entry.data if isinstance(entry, FrameChunk | SnapshotChunk) else b""
+    crc = zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0)))
+    crc = (isal_zlib.crc32 if len(data) >= LONG else zlib.crc32)(data, crc)
+    return b"".join((HEADER.pack(*head, crc, 0), body, data))
 
 
 def decode(data: bytes) -> Entry:
@@ -242,22 +246,25 @@ def decode(data: bytes) -> Entry:
     magic, version, kind, zero, epoch, chain, after = head
     if magic != MAGIC:
         raise EntryDamaged("an entry is not of EscrowMQ; give the log to it alone")
-    if version != VERSION or kind not in _DECODERS or zero or end:
+    if version != VERSION or (kind not in _DECODERS and kind not in _PIECES) or zero or end:
         raise EntryDamaged(f"an entry has version {version} and kind {kind}, which this program does not know")
-    body = data[HEADER.size :]
-    if crc != zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))):
+    if crc != zlib.crc32(memoryview(data)[HEADER.size :], zlib.crc32(HEADER.pack(*head, 0, 0))):
         raise EntryDamaged("the checksum of an entry does not match")
-    return _DECODERS[kind](Stamp(epoch, chain, after), body)
+    stamp = Stamp(epoch, chain, after)
+    if kind in _PIECES:  # they may be long, so their bytes are copied only once
+        return _PIECES[kind](stamp, *_piece(data))
+    return _DECODERS[kind](stamp, data[HEADER.size :])
 
 
 def _body(entry: Entry) -> bytes:
+    """Return what follows the header, without the data of a chunk."""
     match entry:
+        case FrameChunk() | SnapshotChunk():
+            return _PLACE.pack(entry.lsn, entry.size, entry.offset)
         case LeaderClaim():
             return entry.id + _LSN.pack(entry.lsn) + _packed(entry.node, entry.url)
         case SegmentStart():
             return _PAIR.pack(entry.end_lsn, entry.messages) + entry.header + _packed(entry.node, entry.url)
-        case FrameChunk() | SnapshotChunk():
-            return _PLACE.pack(entry.lsn, entry.size, entry.offset) + entry.data
         case LossNotice():
             return _PAIR.pack(entry.copy_epoch, entry.lsn) + _packed(entry.node, "")
         case NodeReport():
@@ -304,22 +311,15 @@ def _segment(stamp: Stamp, body: bytes) -> SegmentStart:
     return SegmentStart(stamp, end_lsn, body[_PAIR.size : names], messages, *_names(body[names:]))
 
 
-def _chunk(stamp: Stamp, body: bytes) -> FrameChunk:
-    return FrameChunk(stamp, *_piece(body))
-
-
-def _snapshot(stamp: Stamp, body: bytes) -> SnapshotChunk:
-    return SnapshotChunk(stamp, *_piece(body))
-
-
-def _piece(body: bytes) -> tuple[int, int, int, bytes]:
-    if len(body) <= _PLACE.size:
+def _piece(data: bytes) -> tuple[int, int, int, bytes]:
+    """Return the place and the data of a chunk, whose entry has these bytes."""
+    begin = HEADER.size + _PLACE.size
+    if len(data) <= begin:
         raise EntryDamaged("a chunk has no data")
-    lsn, size, offset = _PLACE.unpack_from(body)
-    data = body[_PLACE.size :]
-    if offset + len(data) > size:
+    lsn, size, offset = _PLACE.unpack_from(data, HEADER.size)
+    if offset + len(data) - begin > size:
         raise EntryDamaged(f"a chunk goes beyond its {size} bytes")
-    return lsn, size, offset, data
+    return lsn, size, offset, data[begin:]
 
 
 def _heartbeat(stamp: Stamp, body: bytes) -> Heartbeat:
@@ -383,12 +383,11 @@ _DECODERS: Final[Mapping[int, Callable[[Stamp, bytes], Entry]]] = MappingProxyTy
     {
         1: _claim,
         2: _segment,
-        3: _chunk,
         4: _heartbeat,
         5: _resignation,
-        6: _snapshot,
         7: _notice,
         8: _report,
         9: _live_map,
     }
 )
+_PIECES: Final[Mapping[int, type[FrameChunk | SnapshotChunk]]] = MappingProxyType({3: FrameChunk, 6: SnapshotChunk})
