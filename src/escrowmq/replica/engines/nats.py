@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import json
 import random
 import threading
 import time
@@ -21,6 +20,7 @@ from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_client import NatsErrors, connect
 from escrowmq.replica.engines.nats_nearest import NearestAppender
 from escrowmq.replica.engines.nats_node import find_node
+from escrowmq.replica.engines.nats_reader import NatsReader
 from escrowmq.replica.engines.nats_stream import NatsStream, StreamMissing
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting
@@ -29,9 +29,6 @@ from escrowmq.replica.log import StoredEntry
 _Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
 _GRACE_SECONDS: Final = 2.0
-_ANSWER_SECONDS: Final = 2.0
-"""How long one question waits, before it is asked again; another node may answer then."""
-_READ_BYTES: Final = 8 * 1024 * 1024
 
 
 class NatsLog:
@@ -51,6 +48,8 @@ class NatsLog:
             self._client = self._wait(connect(address, hosts, timeout, NatsErrors()))
             self._stream = NatsStream(address, self._client, timeout)
             self._wait(self._stream.open())
+            self._reader = NatsReader(self._client, address.name)
+            self._wait(self._reader.open())
             self._appender.connect(hosts)
         except BaseException:
             self.close()
@@ -85,33 +84,12 @@ class NatsLog:
     async def _read(self, position: int, most: int) -> list[StoredEntry]:
         give_up = time.monotonic() + self._timeout
         while True:
-            found = await self._batch(position, most)
+            found = await self._reader.read(position, most)
             if found or (await self._stream.ends())[1] <= position:
                 return found
             if time.monotonic() > give_up:
                 raise TimeoutError(f"NATS at {self.address} does not deliver the entry at {position}")
             await asyncio.sleep(_PAUSE)
-
-    async def _batch(self, position: int, most: int) -> list[StoredEntry]:
-        """Ask one of the replicas for entries. It may not have applied the newest yet."""
-        found: list[StoredEntry] = []
-        inbox = self._client.new_inbox()
-        request = {"seq": position + 1, "batch": most, "max_bytes": _READ_BYTES}
-        answers = await self._client.subscribe(inbox)
-        try:
-            await self._client.publish(f"$JS.API.DIRECT.GET.{self.address.name}", json.dumps(request).encode(), inbox)
-            while len(found) < most:
-                message = await answers.next_msg(_ANSWER_SECONDS)
-                headers = message.headers or {}
-                if "Status" in headers:
-                    break
-                found.append(StoredEntry(int(headers["Nats-Sequence"]) - 1, message.data))
-        except (TimeoutError, nats.errors.Error, OSError):
-            pass  # what has come is in order; the rest is asked for again
-        finally:
-            with contextlib.suppress(nats.errors.Error, OSError):
-                await answers.unsubscribe()
-        return found
 
     def begin(self) -> int:
         """Return the position of the oldest entry."""

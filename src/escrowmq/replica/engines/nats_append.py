@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from escrowmq.replica.engines.nats_client import WINDOW_BYTES
@@ -22,7 +21,8 @@ class NatsAppend:
 
     def __init__(self, entries: Sequence[bytes]) -> None:
         self._entries = entries
-        self._wake: asyncio.Future[None] | None = None
+        self.changed: Callable[[], None] | None = None
+        """Called after each answer, if it is set."""
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -49,13 +49,19 @@ class NatsAppend:
             raise AppendUnknown(f"NATS stored only a part of an append: {self._refusal}")
         return self._positions
 
+    @property
+    def may_publish(self) -> bool:
+        """Whether there is an entry to be published now. There are no more after a refusal."""
+        if self._published == len(self._entries) or self._refused or self._error is not None:
+            return False
+        unanswered = self._published - self._stored
+        size = self._under_way + len(self._entries[self._published])
+        return not unanswered or (unanswered < WINDOW_ENTRIES and size <= WINDOW_BYTES)
+
     def next_entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the entries to be published now, with their numbers. There are no more after a refusal."""
-        while self._published < len(self._entries) and not self._refused and self._error is None:
+        """Yield the entries to be published now, with their numbers."""
+        while self.may_publish:
             entry = self._entries[self._published]
-            unanswered = self._published - self._stored
-            if unanswered and (unanswered >= WINDOW_ENTRIES or self._under_way + len(entry) > WINDOW_BYTES):
-                return
             self._published += 1
             self._under_way += len(entry)
             yield self._published - 1, entry
@@ -78,23 +84,6 @@ class NatsAppend:
         self._error = self._error or error
         self._notify()
 
-    async def progress(self, seconds: float) -> None:
-        """Wait for an answer, unless there is nothing more to wait for. Raises TimeoutError."""
-        if self.is_done:
-            return
-        loop = asyncio.get_running_loop()
-        self._wake = loop.create_future()
-        timer = loop.call_later(seconds, _expire, self._wake)
-        try:
-            await self._wake
-        finally:
-            timer.cancel()
-
     def _notify(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-
-def _expire(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())
+        if self.changed is not None:
+            self.changed()

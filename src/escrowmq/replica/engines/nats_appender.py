@@ -11,9 +11,9 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import nats.errors
 from nats.aio.client import Client
@@ -25,7 +25,6 @@ from escrowmq.replica.engines.nats_client import NatsErrors, connect, host_of
 from escrowmq.replica.engines.within import within
 from escrowmq.replica.errors import AppendUnknown
 
-_Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
 _ACK_SECONDS: Final = 4.0
 """How long nothing may be acknowledged. Those who append then ask what is there, and append again."""
@@ -88,43 +87,67 @@ class NatsAppender:
                 self._loop.run_until_complete(self._shut())
                 self._loop.close()
 
-    def _run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        with self._turn(coroutine.close):
+            self._loop.run_until_complete(coroutine)
+
+    @contextlib.contextmanager
+    def _turn(self, abandon: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Have the event loop for this thread. Raises ConnectionError, after `abandon`, if it is closed."""
         with self._running:
             if self._closed:
-                coroutine.close()
+                abandon()
                 raise ConnectionError(f"NATS at {self.address}: {_CLOSED}")
             try:
-                return self._loop.run_until_complete(coroutine)
+                yield
             finally:
                 self._ran_at = time.monotonic()
 
     def _answered(self, append: NatsAppend) -> list[int]:
-        return self._run(self._answers(append, time.monotonic() + self._timeout))
+        """Wait for a majority of replicas. Publish all entries again if certainly none of them was stored."""
+        give_up = time.monotonic() + self._timeout
+        with self._turn():
+            while True:
+                try:
+                    return self._wait(append, give_up)
+                except Refused as error:
+                    if time.monotonic() > give_up:
+                        raise AppendUnknown(f"NATS at {self.address} did not store an append: {error}") from None
+                    self._loop.run_until_complete(asyncio.sleep(_PAUSE))
+                    append.begin_again()
+                finally:
+                    if not append.is_done:
+                        self._forget(append)
+
+    def _wait(self, append: NatsAppend, give_up: float) -> list[int]:
+        """Wait until an append is done, and publish meanwhile what may follow."""
+        while not append.is_done:
+            if append.may_publish:
+                self._loop.run_until_complete(self._publish(append))
+            else:
+                self._wait_for_answer(append, min(_ACK_SECONDS, give_up - time.monotonic()))
+        return append.result()
+
+    def _wait_for_answer(self, append: NatsAppend, seconds: float) -> None:
+        """Run the loop until something is answered, which stops it. A task would take longer. Raises AppendUnknown."""
+        expired: list[None] = []
+        append.changed = self._loop.stop
+        timer = self._loop.call_later(max(0.0, seconds), self._expire, expired)
+        self._loop.run_forever()
+        timer.cancel()
+        append.changed = None
+        if expired:
+            raise self._unknown(str(self._errors) or "no answer")
+
+    def _expire(self, expired: list[None]) -> None:
+        expired.append(None)
+        self._loop.stop()
 
     async def _connect(self, hosts: Sequence[str]) -> None:
         client = await connect(self.address, hosts, self._timeout, self._errors, self._on_disconnected)
         self._client = client
         self._inbox = client.new_inbox()
         await client.subscribe(f"{self._inbox}.*", cb=self._receive)
-
-    async def _answers(self, append: NatsAppend, give_up: float) -> list[int]:
-        """Wait for a majority of replicas. Publish all entries again if certainly none of them was stored."""
-        while True:
-            try:
-                while not append.is_done:
-                    await self._publish(append)
-                    await append.progress(max(0.0, min(_ACK_SECONDS, give_up - time.monotonic())))
-                return append.result()
-            except TimeoutError:
-                raise self._unknown(str(self._errors) or "no answer") from None
-            except Refused as error:
-                if time.monotonic() > give_up:
-                    raise AppendUnknown(f"NATS at {self.address} did not store an append: {error}") from None
-                await asyncio.sleep(_PAUSE)
-                append.begin_again()
-            finally:
-                if not append.is_done:
-                    self._forget(append)
 
     async def _publish(self, append: NatsAppend) -> None:
         """Publish as many entries as may be on their way."""
