@@ -6,14 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from bench.brokers import EscrowMQ, free_port
+from bench.brokers import EscrowMQ
 from bench.cluster import NODES, Cluster, answers, wait_until
 from escrowmq.admin.socket.client import AdminError, ask
 from tests.engines.kafka_nodes import LastingKafkaNodes
 from tests.engines.nats_nodes import NatsNodes
 from tests.engines.nodes import EngineNodes
+from tests.ports import reserve_port
+
+_SETTLING_SECONDS = 1.5
+"""The time in which a standby that was suspended may still find the leader silent, and take over."""
 
 
 class ReplicatedEscrowMQ(Cluster, EscrowMQ):
@@ -25,7 +30,7 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._ports = [free_port() for _ in range(NODES)]
+        self._ports = [reserve_port(self) for _ in range(NODES)]
         self.nodes = self.engine(directory / "engine", NODES)
         self._leader = 0
 
@@ -88,6 +93,8 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
         before = ask(self.data_dir, "replica.status")["appends"]
         wait_until(lambda: ask(self.data_dir, "replica.status")["appends"] > before + 1, "the leader appends again")
         super().thaw()
+        time.sleep(_SETTLING_SECONDS)
+        wait_until(self._whole, f"{self.name} goes on")
 
     def freeze(self) -> None:
         super().freeze()
