@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.kafka_reader import KafkaReader
 from escrowmq.replica.engines.kafka_topic import KafkaTopic
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting
@@ -27,15 +28,7 @@ _OnDelivery: TypeAlias = Callable[[KafkaError | None, Message | None], None]
 _client_log = logging.getLogger(__name__ + ".client")
 _client_log.setLevel(logging.CRITICAL)  # the client tells of each attempt to connect; what matters is raised
 _PAUSE: Final = 0.1
-_ANSWER_SECONDS: Final = 2.0
-"""How long one question waits for one of the engine's nodes, before the node that leads is looked up again."""
 _REQUEST_MS: Final = 4000
-_WAIT_MS: Final = 50
-"""How long a node of the engine holds back a fetch at the end of the log.
-
-A read elsewhere waits behind that fetch, as a take-over does when it verifies the newest entries. With the client's
-default of 500 ms, that took half a second.
-"""
 _GRACE_SECONDS: Final = 5.0
 """How long the client may exceed the deadline of an append. It looks for late messages once a second."""
 _CONNECTION: Final[dict[str, Any]] = {
@@ -76,12 +69,9 @@ class KafkaLog:
         self._topic = KafkaTopic(address, self._config, timeout)
         self._topic.open()
         self._appending = threading.Lock()
-        self._reading = threading.Lock()
         self._closed = False
         self._producer: Producer | None = self._new_producer()  # its first append waits a second for an identity
-        self._next: int | None = None
-        self._consumer = self._new_consumer()
-        self._places = self._new_consumer()  # a node answers questions on one connection behind reads that wait
+        self._reader = KafkaReader(address, self._config, timeout)
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Append entries in order, and wait for all replicas in sync. See `ReplicatedLog`."""
@@ -149,85 +139,25 @@ class KafkaLog:
             }
         )
 
-    def _new_consumer(self) -> Consumer:
-        return Consumer(
-            {
-                **self._config,
-                "group.id": f"escrowmq-{self.address.name}",  # needed by the client; no offsets are committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-                "enable.partition.eof": True,
-                "check.crcs": True,
-                "fetch.message.max.bytes": 8_000_000,
-                "fetch.wait.max.ms": _WAIT_MS,
-                "queued.max.messages.kbytes": 32_768,
-            }
-        )
-
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries below the high watermark. See `ReplicatedLog`."""
-        give_up = time.monotonic() + self._timeout
-        with self._reading:
-            if position != self._next:
-                self._go_to(position, position)
-            messages = self._consumer.consume(most, timeout=0)
-            while True:
-                found = self._entries(position, messages)
-                if found:
-                    self._next = found[-1].position + 1
-                    return found
-                if self.end() <= position:
-                    return []
-                if time.monotonic() > give_up:
-                    raise TimeoutError(f"Kafka at {self.address} does not deliver the entry at {position}")
-                first = self._consumer.poll(_PAUSE)
-                messages = [] if first is None else [first, *self._consumer.consume(most - 1, timeout=0)]
-
-    def _entries(self, position: int, messages: Sequence[Message]) -> list[StoredEntry]:
-        found = []
-        for message in messages:
-            error, data, offset = message.error(), message.value(), message.offset()
-            if error is None and offset is not None and offset >= position:
-                found.append(StoredEntry(offset, data if isinstance(data, bytes) else b""))
-            elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._go_to(position, max(position, self.begin()))
-        return found
-
-    def _go_to(self, position: int, place: int) -> None:
-        """Read for `position` from the offset `place` on, which is another one if the log begins there."""
-        self._consumer.assign([TopicPartition(self.address.name, 0, place)])
-        self._next = position
+        return self._reader.read(position, most)
 
     def begin(self) -> int:
         """Return the offset of the oldest entry."""
-        return self._watermarks()[0]
+        return self._reader.watermarks()[0]
 
     def end(self) -> int:
         """Return the high watermark: what is below it is on all replicas that are in sync."""
-        return self._watermarks()[1]
-
-    def _watermarks(self) -> tuple[int, int]:
-        give_up = time.monotonic() + self._timeout
-        while True:
-            try:
-                return self._places.get_watermark_offsets(
-                    TopicPartition(self.address.name, 0), timeout=_ANSWER_SECONDS, cached=False
-                )
-            except KafkaException as error:
-                reason = error.args[0].str()
-            except RuntimeError as error:  # closed
-                raise ConnectionError(f"Kafka at {self.address}: {error}") from None
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"Kafka at {self.address} does not tell where the log ends: {reason}")
-            time.sleep(_PAUSE)
+        return self._reader.watermarks()[1]
 
     def trim(self, before: int) -> None:
         """Delete the entries before a position."""
         self._topic.trim(before)
 
     def approach(self) -> None:
-        """Do nothing: Kafka's clients append at the node that leads the partition. See `EngineLog`."""
+        """Read no more than is needed. Kafka's clients append at the node that leads anyway. See `EngineLog`."""
+        self._reader.stop_following()
 
     def check(self) -> list[WrongSetting]:
         """Return the settings of the topic that are wrong now."""
@@ -244,8 +174,7 @@ class KafkaLog:
             if self._producer is not None:
                 self._producer.purge()
                 self._producer = None
-        self._consumer.close()
-        self._places.close()
+        self._reader.close()
 
 
 def login(address: EngineAddress) -> dict[str, Any]:
