@@ -9,8 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from bench.brokers import EscrowMQ
-from bench.cluster import NODES, Cluster, answers, wait_until
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.brokers import BrokerError, EscrowMQ
+from bench.cluster import NODES, PATIENCE, Cluster, answers, wait_until
 from escrowmq.admin.socket.client import AdminError, ask
 from tests.engines.kafka_nodes import LastingKafkaNodes
 from tests.engines.nats_nodes import NatsNodes
@@ -19,6 +22,9 @@ from tests.ports import reserve_port
 
 _SETTLING_SECONDS = 1.5
 """The time in which a standby that was suspended may still find the leader silent, and take over."""
+
+_WARMING = "warming"
+_APPENDS, _SIZE = 20_000, 700
 
 
 class ReplicatedEscrowMQ(Cluster, EscrowMQ):
@@ -48,8 +54,11 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
         return [self.directory / f"data-{number}" for number in range(NODES)]
 
     def start(self) -> None:
-        self.nodes.start()
+        self._begin_engine()
         super().start()
+
+    def _begin_engine(self) -> None:
+        self.nodes.start()
 
     def _begin(self, node: int) -> subprocess.Popen[bytes]:
         listen = f"127.0.0.1:{self._ports[node]}"
@@ -110,8 +119,26 @@ class OnKafka(ReplicatedEscrowMQ):
 
     engine = LastingKafkaNodes
 
+    def _begin_engine(self) -> None:
+        super()._begin_engine()
+        warm(self.nodes)
+
 
 class OnNats(ReplicatedEscrowMQ):
     """On NATS JetStream with its default interval of syncs; the leader syncs its own copy."""
 
     engine = NatsNodes
+
+
+def warm(nodes: EngineNodes) -> None:
+    """Append to another topic, until Java has compiled what runs often. Kafka in production did that long ago."""
+    servers = ",".join(f"127.0.0.1:{port}" for port in nodes.ports)
+    topic = NewTopic(_WARMING, num_partitions=1, replication_factor=NODES)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([topic])[_WARMING].result(PATIENCE)
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "batch.num.messages": 1})
+    for _ in range(_APPENDS):
+        producer.produce(_WARMING, bytes(_SIZE))
+        producer.poll(0)
+    if producer.flush(PATIENCE):
+        raise BrokerError("Kafka did not store the entries that warm it up")
