@@ -71,7 +71,7 @@ class Shipper:
         """Held by the thread that uses the leader."""
         self._sent: _SentFrame | None = None
         """The frame that the log may not have acknowledged yet."""
-        self._appended_at = 0.0
+        self._appended_at = time.monotonic()
         self._work: SimpleQueue[tuple[Callable[[], object], Callable[[], None]] | None] = SimpleQueue()
         self._stopping = Event()
         self._report_at = time.monotonic() + REPORT_SECONDS

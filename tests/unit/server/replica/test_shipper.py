@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -67,6 +67,50 @@ def test_an_idle_leader_shows_that_it_is_there() -> None:
     log = Log()
     with shipping(log, heartbeat=0.01):
         wait_until(lambda: sum(isinstance(entry, Heartbeat) for entry in log.entries) >= 3)
+
+
+def test_a_leader_whose_disk_takes_long_shows_that_it_is_there() -> None:
+    """The writer has sent a frame and syncs it, so another thread waits for the log."""
+    log = Log()
+    with shipping(log, heartbeat=0.01) as shipper:
+        shipper.begin(header(0), 0)
+        shipper.send(0, [b"12345678"])
+        wait_until(lambda: sum(isinstance(entry, Heartbeat) for entry in log.entries) >= 3)
+        shipper.wait()
+        assert kinds(log).count("FrameChunk") == 1
+
+
+@pytest.mark.rule("REPL-6")
+def test_a_frame_is_a_sign_of_life_of_the_time_when_it_was_sent() -> None:
+    log = Log()
+    leader = Leader(log, LogTail(log, Copy()), "a", "amqp://a", lambda: os.urandom(16))
+    assert leader.take_over()
+    shipper = Shipper(leader, 3600, 0.02, Failed(), synced=True)
+    shipper.begin(header(0), 0)
+    shipper.send(0, [b"12345678"])
+    wait_until(lambda: shipper.is_silent)
+    shipper.wait()
+    assert shipper.is_silent
+    shipper.stop(resign=False)
+
+
+def test_a_frame_that_cannot_be_sent_is_appended_when_the_log_is_there_again() -> None:
+    class Closed(Log):
+        closed = False
+
+        def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
+            if self.closed:
+                self.closed = False
+                raise ConnectionError("the connection was closed")
+            return super().send(entries)
+
+    log = Closed()
+    with shipping(log) as shipper:
+        shipper.begin(header(0), 0)
+        log.closed = True
+        shipper.send(0, [b"12345678"])
+        shipper.wait()
+    assert kinds(log)[2:] == ["FrameChunk"]
 
 
 def test_a_log_that_does_not_answer_is_asked_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
