@@ -45,6 +45,7 @@ def run(folder: Path, kind: type[EngineNodes], rounds: int, seed: int) -> None:
         host = network.ENGINE if net is not None else "127.0.0.1"
         nodes = stack.enter_context(kind(folder / "engine", 3, host))
         found = Rounds(folder, nodes, "kills", seed, net)
+        stack.callback(found.brokers.drop_disk)
         try:
             for data_dir in found.run(rounds, click.echo):
                 wrong = audited(data_dir).wrong

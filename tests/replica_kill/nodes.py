@@ -64,6 +64,11 @@ class Nodes(ReplicaBrokers):
             kept = self.disk.with_name("n0-kept")
             shutil.copytree(self.disk, kept, ignore=shutil.ignore_patterns("ballast", "*.sock"), dirs_exist_ok=True)
 
+    def drop_disk(self) -> None:
+        """End the disk of the first node, so that its folder can be deleted."""
+        if self.disk is not None:
+            subprocess.run(["umount", "--lazy", str(self.disk)], check=True)
+
     @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
         """Leave no room on the disk of the first node."""
