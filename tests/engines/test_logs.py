@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -233,6 +234,18 @@ def test_appends_are_made_at_the_node_that_leads_the_stream(log: EngineLog, url:
         stopped.set()
         appender.join(PATIENCE)
     assert_kept(log, acknowledged)
+
+
+def test_a_log_is_closed_on_a_thread_that_runs_an_event_loop(url: str) -> None:
+    opened = open_log(url, timeout=TIMEOUT)
+
+    async def close() -> None:
+        opened.close()
+
+    opened.append([b"a"])
+    asyncio.run(close())
+    with pytest.raises(OSError, match="closed"):
+        opened.append([b"b"])
 
 
 def test_without_a_quorum_there_is_no_answer_and_with_it_the_log_goes_on(url: str, nodes: EngineNodes) -> None:

@@ -12,7 +12,7 @@ WINDOW_ENTRIES: Final = 2000
 """The entries that are on their way at once."""
 
 
-class Refused(Exception):  # noqa: N818 - named after the event
+class AppendRefused(Exception):  # noqa: N818 - named after the event
     """None of the entries was stored, certainly."""
 
 
@@ -40,11 +40,11 @@ class NatsAppend:
         return self._error is not None or (whole and answered == self._published)
 
     def result(self) -> list[int]:
-        """Return the positions of the entries, once all are stored. Raises AppendUnknown and Refused."""
+        """Return the positions of the entries, once all are stored. Raises AppendUnknown and AppendRefused."""
         if self._error is not None:
             raise self._error
         if self._refused and not self._stored:
-            raise Refused(self._refusal)
+            raise AppendRefused(self._refusal)
         if self._refused:
             raise AppendUnknown(f"NATS stored only a part of an append: {self._refusal}")
         return self._positions

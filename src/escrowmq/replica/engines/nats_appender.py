@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from escrowmq.replica.engines.address import EngineAddress
-from escrowmq.replica.engines.nats_append import NatsAppend, Refused
+from escrowmq.replica.engines.nats_append import AppendRefused, NatsAppend
 from escrowmq.replica.engines.nats_client import NatsErrors, connect, host_of
 from escrowmq.replica.engines.within import within
 from escrowmq.replica.errors import AppendUnknown
@@ -78,10 +78,15 @@ class NatsAppender:
                 self._run(asyncio.sleep(_TEND_SECONDS))
 
     def close(self) -> None:
-        """Disconnect. Appends that wait for answers fail."""
+        """Disconnect. Appends that wait for answers fail. An event loop may run on the caller's thread."""
         self._closed = True
         with contextlib.suppress(RuntimeError):  # it was closed before
             self._loop.call_soon_threadsafe(self._fail, _CLOSED)
+        closing = threading.Thread(target=self._close, name="replication-closer", daemon=True)
+        closing.start()
+        closing.join()
+
+    def _close(self) -> None:
         with self._running:
             if not self._loop.is_closed():
                 self._loop.run_until_complete(self._shut())
@@ -110,7 +115,7 @@ class NatsAppender:
             while True:
                 try:
                     return self._wait(append, give_up)
-                except Refused as error:
+                except AppendRefused as error:
                     if time.monotonic() > give_up:
                         raise AppendUnknown(f"NATS at {self.address} did not store an append: {error}") from None
                     self._loop.run_until_complete(asyncio.sleep(_PAUSE))

@@ -18,7 +18,7 @@ _ANSWER_SECONDS: Final = 2.0
 _READ_BYTES: Final = 8 * 1024 * 1024
 
 
-class _Batch:
+class _Answer:
     """The answer to a question, as far as it has come."""
 
     def __init__(self, most: int) -> None:
@@ -43,7 +43,7 @@ class NatsReader:
         self._subject = f"$JS.API.DIRECT.GET.{stream}"
         self._inbox = client.new_inbox()
         self._serial = 0
-        self._batches: dict[str, _Batch] = {}
+        self._answers: dict[str, _Answer] = {}
         """The questions that wait, by their reply subjects."""
 
     async def open(self) -> None:
@@ -54,20 +54,20 @@ class NatsReader:
         """Ask one of the replicas for entries, and return those that came, in order. It may not have the newest yet."""
         self._serial += 1
         reply = f"{self._inbox}.{self._serial}"
-        batch = self._batches[reply] = _Batch(most)
+        answer = self._answers[reply] = _Answer(most)
         request = {"seq": position + 1, "batch": most, "max_bytes": _READ_BYTES}
         try:
             with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):  # what has come is in order
                 await self._client.publish(self._subject, json.dumps(request).encode(), reply)
                 known = -1
-                while not batch.whole.done() and len(batch.entries) > known:
-                    known = len(batch.entries)
-                    await asyncio.wait({batch.whole}, timeout=_ANSWER_SECONDS)
+                while not answer.whole.done() and len(answer.entries) > known:
+                    known = len(answer.entries)
+                    await asyncio.wait({answer.whole}, timeout=_ANSWER_SECONDS)
         finally:
-            del self._batches[reply]
-        return batch.entries
+            del self._answers[reply]
+        return answer.entries
 
     async def _receive(self, message: Msg) -> None:
-        batch = self._batches.get(message.subject)
-        if batch is not None:
-            batch.add(message)
+        answer = self._answers.get(message.subject)
+        if answer is not None:
+            answer.add(message)

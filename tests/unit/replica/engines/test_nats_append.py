@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES, NatsAppend, Refused
+from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES, AppendRefused, NatsAppend
 from escrowmq.replica.engines.nats_client import WINDOW_BYTES
 from escrowmq.replica.errors import AppendUnknown
 
@@ -42,7 +42,7 @@ def test_an_append_that_was_refused_as_a_whole_may_be_repeated() -> None:
     done = append.is_done
     append.refuse("the stream has no leader")
     assert (done, append.is_done) == (False, True)
-    with pytest.raises(Refused, match="no leader"):
+    with pytest.raises(AppendRefused, match="no leader"):
         append.result()
     append.begin_again()
     assert published(append) == [0, 1]
