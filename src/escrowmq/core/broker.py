@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from escrowmq.core.access.claims import Claims
 from escrowmq.core.access.holdings import Holdings
+from escrowmq.core.access.table import TABLE
 from escrowmq.core.branches.coordinator import Coordinator
 from escrowmq.core.branches.demarcation import Demarcations
 from escrowmq.core.branches.large_requests import LargeRequests
@@ -20,6 +21,9 @@ from escrowmq.core.topology.directory import Directory
 from escrowmq.core.topology.topics import Topics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from escrowmq.core.access.table import Need, Operation
     from escrowmq.core.ports import Log, Random
     from escrowmq.core.queues.queue import Queue
     from escrowmq.core.topology.vhost import VirtualHost
@@ -35,13 +39,14 @@ class Broker:
     links. `groups` serves consumer groups over streams. `half` stores and decides half messages. `claims` holds names
     that only one connection may have. `holdings` bounds the memory that clients hold. `formats` holds a reader of
     content for each number in `Envelope.protocol`, and `admissions` the filters of queues; the runtime fills both
-    before recovery.
+    before recovery. `operations` are those that clients of AMQP may ask for.
     """
 
     def __init__(self, log: Log, random: Random, *, resident_limit: int = RESIDENT_LIMIT) -> None:
         vhosts: dict[str, VirtualHost[Queue]] = {}
         self.log = log
         self.random = random
+        self.operations: Mapping[Operation, tuple[Need, ...]] = TABLE
         self.engine = Engine(log, vhosts, resident_limit)
         self.formats = self.engine.formats
         self.admissions = self.engine.admissions

@@ -33,6 +33,7 @@ class Deadlines:
         self._heap: list[tuple[int, int, Deadline]] = []
         self._numbers = count()
         self._dead = 0  # number of cancelled deadlines in the heap
+        self._stopped = False
 
     def __len__(self) -> int:
         """Return the number of deadlines in the heap, including cancelled ones."""
@@ -43,6 +44,10 @@ class Deadlines:
         deadline = Deadline(at, action, self)
         heapq.heappush(self._heap, (at, next(self._numbers), deadline))
         return deadline
+
+    def stop(self) -> None:
+        """Let no deadline be due any more, neither those that are set nor later ones."""
+        self._stopped = True
 
     def cancelled(self) -> None:
         """Count a cancelled deadline. When most are cancelled, remove them, since every transaction leaves one
@@ -56,6 +61,8 @@ class Deadlines:
 
     def next(self) -> int | None:
         """Return the time of the earliest deadline that is not cancelled; None if there is none."""
+        if self._stopped:
+            return None
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
             self._dead -= 1
@@ -63,7 +70,7 @@ class Deadlines:
 
     def due(self, now: int) -> Iterator[Callable[[], None]]:
         """Remove and yield the actions that are due, earliest first, including due ones that are set meanwhile."""
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and not self._stopped:
             deadline = heapq.heappop(self._heap)[2]
             if deadline.action is None:
                 self._dead -= 1

@@ -158,7 +158,8 @@ class Login:
     def door(self) -> Door:
         """Return the user's door to the virtual host that the client has entered."""
         assert self._vhost is not None
-        self._door = Door(self.access, self.user, self._vhost, self._host.broker.engine.requests)
+        broker = self._host.broker
+        self._door = Door(self.access, self.user, self._vhost, broker.engine.requests, broker.operations)
         return self._door
 
     def renew(self, secret: bytes, done: Callable[[str], None]) -> None:

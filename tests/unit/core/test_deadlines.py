@@ -108,3 +108,23 @@ def test_deadlines_equal_a_sorted_list(plan: list[tuple[int, bool]], now: int) -
     run(deadlines, now)
     assert called == [i for at, i in live if at <= now]
     assert deadlines.next() == next((at for at, _ in live if at > now), None)
+
+
+def test_after_a_stop_nothing_is_due() -> None:
+    called: list[str] = []
+    deadlines = Deadlines()
+    deadlines.set(1, lambda: called.append("before"))
+    deadlines.stop()
+    deadlines.set(2, lambda: called.append("after"))
+    assert deadlines.next() is None
+    run(deadlines, 10)
+    assert not called
+
+
+def test_a_deadline_can_stop_the_others() -> None:
+    called: list[str] = []
+    deadlines = Deadlines()
+    deadlines.set(1, deadlines.stop)
+    deadlines.set(2, lambda: called.append("later"))
+    run(deadlines, 10)
+    assert not called

@@ -9,7 +9,7 @@ from escrowmq.core.budget import Budget
 from escrowmq.core.conditions import BrokerError, Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from escrowmq.core.access.access import Kind
     from escrowmq.core.access.access import Right as NameRight
@@ -37,11 +37,24 @@ class Door:
     it.
     """
 
-    __slots__ = ("_access", "_passed", "_publishes_to", "_requests", "_version", "_vhost", "_ways", "_ways_of", "user")
+    __slots__ = (
+        *("_access", "_passed", "_publishes_to", "_requests", "_table", "_version", "_vhost", "_ways", "_ways_of"),
+        "user",
+    )
 
-    def __init__(self, access: AccessRules, user: str, vhost: VirtualHost[Any], requests: Budget | None = None) -> None:
-        """`access` has the user's rights. `requests` is charged with the walks over exchanges that a check needs."""
+    def __init__(
+        self,
+        access: AccessRules,
+        user: str,
+        vhost: VirtualHost[Any],
+        requests: Budget | None = None,
+        table: Mapping[Operation, tuple[Need, ...]] = TABLE,
+    ) -> None:
+        """`access` has the user's rights. `requests` is charged with the walks over exchanges that a check needs.
+        `table` has the operations that the broker serves.
+        """
         self._access = access
+        self._table = table
         self._vhost = vhost
         self._requests = requests if requests is not None else Budget()
         self._version = -1
@@ -64,9 +77,9 @@ class Door:
 
         `objects` has the name, or the object itself, for each need. None is an object that does not exist yet.
         """
-        needs = TABLE.get(operation)
+        needs = self._table.get(operation)
         if needs is None:
-            raise BrokerError(Condition.ACCESS_REFUSED, f"the broker has no rule for the operation '{operation}'")
+            raise BrokerError(Condition.ACCESS_REFUSED, _unserved(operation))
         for need in needs:
             self._check(need, objects)
 
@@ -221,3 +234,9 @@ class Door:
             and not (kind == "exchange" and access.restricted(self.user, vhost, name))
             for kind, name, right in concerns.names
         )
+
+
+def _unserved(operation: Operation) -> str:
+    if operation in TABLE:
+        return f"a standby only serves reads of streams; ask the leader to {operation}"
+    return f"the broker has no rule for the operation '{operation}'"

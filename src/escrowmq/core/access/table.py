@@ -195,3 +195,18 @@ TABLE: Final[Mapping[Operation, tuple[Need, ...]]] = {
     Operation.RESET_GROUP: (_QUEUE_CONFIGURE,),
 }
 """Every operation; one that is missing is refused."""
+
+READS: Final[Mapping[Operation, tuple[Need, ...]]] = {
+    operation: TABLE[operation]
+    for operation in (
+        Operation.OPEN_VHOST,
+        Operation.USE_CHANNEL,
+        Operation.READ_RESERVED,
+        Operation.DESCRIBE_QUEUE,
+        Operation.LIST_QUEUE,
+        Operation.DESCRIBE_TOPIC,
+    )
+}
+"""The operations of a broker whose changes would be lost, because it serves a copy of a journal. None of them changes
+anything.
+"""

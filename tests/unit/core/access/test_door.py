@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import pytest
 
 from escrowmq.core.access.access import Access
 from escrowmq.core.access.door import Door
 from escrowmq.core.access.owned import Concerns
-from escrowmq.core.access.table import TABLE, Operation
+from escrowmq.core.access.table import READS, TABLE, Need, Operation
 from escrowmq.core.budget import STEPS, TURN, Budget
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
@@ -32,7 +33,13 @@ class Thing:
             self.concerns.add("exchange", exchange, "write")
 
 
-def door(user: str = "u", *, tags: tuple[str, ...] = (), topic: str = "") -> Door:
+def door(
+    user: str = "u",
+    *,
+    tags: tuple[str, ...] = (),
+    topic: str = "",
+    table: Mapping[Operation, tuple[Need, ...]] = TABLE,
+) -> Door:
     """Return a door for a user that may do everything with names of `mine`, and write to the exchange `topic`."""
     access = Access()
     access.add_vhost("/")
@@ -43,15 +50,27 @@ def door(user: str = "u", *, tags: tuple[str, ...] = (), topic: str = "") -> Doo
     vhost.declare_exchange("mine", "direct", durable=False)
     if topic:
         access.set_topic_permission(user, "/", "topic", topic, topic)
-    return Door(access, user, vhost)
+    return Door(access, user, vhost, table=table)
 
 
 @pytest.mark.rule("SEC-1")
 def test_an_operation_without_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("escrowmq.core.access.door.TABLE", {})
     with pytest.raises(BrokerError, match="no rule for the operation 'publish'") as refused:
-        door().check(Operation.PUBLISH, **KEYS)
+        door(table={}).check(Operation.PUBLISH, **KEYS)
     assert refused.value.condition is Condition.ACCESS_REFUSED
+
+
+@pytest.mark.rule("SEC-1")
+def test_an_operation_that_this_broker_does_not_serve_is_refused_with_the_way_to_the_leader() -> None:
+    found = door(tags=("administrator",), table=READS)
+    with pytest.raises(
+        BrokerError, match="a standby only serves reads of streams; ask the leader to publish"
+    ) as refused:
+        found.check_publish("mine", ["k"])
+    assert refused.value.condition is Condition.ACCESS_REFUSED
+    assert found.allows(Operation.DESCRIBE_QUEUE, queue="mine")
+    assert not found.allows(Operation.DESCRIBE_QUEUE, queue="other")
 
 
 @pytest.mark.rule("SEC-1")
