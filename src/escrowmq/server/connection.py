@@ -60,9 +60,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     All connections are read into the same buffer, since the event loop reads one after the other.
     """
 
-    def __init__(self, runtime: Runtime, family: Family | None = None) -> None:
-        """`family` has the protocols of the port: AMQP by default."""
+    def __init__(self, runtime: Runtime, family: Family | None = None, peer: Peer | None = None) -> None:
+        """`family` has the protocols of the port: AMQP by default. `peer` is the client if another process has accepted
+        it; by default, it is the other end of the transport.
+        """
         self._runtime = runtime
+        self._introduced = peer
         self._family = family or AMQP_FAMILY
         self._turns = runtime.turns
         self._transport: asyncio.Transport
@@ -99,7 +102,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._turns.begin()
         self._accepted = True
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
-        self.peer = peer_of(transport)
+        self.peer = self._introduced or peer_of(transport)
         self.opened_ms = self._last_in = self._last_out = self._progress_ms = self._turns.broker.engine.now
         if not self._runtime.opened(self):
             self.abort()
@@ -117,7 +120,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._made = True
         if self._accepted:
             self._transport = cast("asyncio.Transport", transport)
-            self.peer = peer_of(transport)
+            self.peer = self._introduced or peer_of(transport)
         else:
             self.accepted(transport)
         self._transport.set_write_buffer_limits(high=self._runtime.limits.outbox, low=self._runtime.limits.outbox // 4)

@@ -21,12 +21,14 @@ from escrowmq.server.connection import (
     SMALL,
     SMALL_READ,
     UNSENT_LIMIT,
+    ClientConnection,
     Pause,
 )
 from escrowmq.server.intake import EVENTS, LOGIN
+from escrowmq.wire.endpoint import Peer
 from escrowmq.wire.sniff import REFUSAL
 from tests.unit.server.benches import FakeEndpoint, as_endpoint, on_loop, until
-from tests.unit.server.scenes import HEADER, Scene, receive
+from tests.unit.server.scenes import HEADER, FakeTransport, Scene, receive
 
 
 @pytest.fixture(autouse=True)
@@ -484,6 +486,18 @@ def test_bytes_that_a_lost_client_has_left_unread_count_no_more() -> None:
         assert scene.runtime.held_back.bytes == 500
         connection.connection_lost(None)
         assert scene.runtime.held_back.bytes == 0
+        await scene.bench.close()
+
+    on_loop(test)
+
+
+def test_a_client_that_another_process_has_accepted_is_judged_by_its_own_address() -> None:
+    async def test() -> None:
+        scene = Scene()
+        client = Peer("192.0.2.7", 50_000, tls=True, certificate_user="app")
+        connection = ClientConnection(scene.runtime, peer=client)
+        connection.connection_made(cast("asyncio.Transport", FakeTransport(connection)))
+        assert connection.peer == client
         await scene.bench.close()
 
     on_loop(test)
