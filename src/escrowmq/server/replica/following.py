@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,7 +29,10 @@ _log = logging.getLogger("escrowmq.replication")
 
 
 class LoggedEvents:
-    """Writes what happened to the copy into the log of the process."""
+    """Writes what happened to the copy into the log of the process. `on_diverged` is as in `NodeView`."""
+
+    def __init__(self, on_diverged: Callable[[], None] = lambda: None) -> None:
+        self._on_diverged = on_diverged
 
     def cut(self, lsn: int, frames: int) -> None:
         """See `CopyEvents.cut`."""
@@ -43,6 +46,7 @@ class LoggedEvents:
             "docs/guides/replication.md",
             *(frames, lsn, ", ".join(names)),
         )
+        self._on_diverged()
 
 
 class Following:
@@ -72,7 +76,10 @@ class Following:
         self._use(copy, LogTail.opened(self._log, copy, places))
 
     def _new_copy(self) -> DiskCopy:
-        return DiskCopy(self._storage, LoggedEvents(), chain_contents=self._chain_contents)
+        return DiskCopy(self._storage, LoggedEvents(self._diverged), chain_contents=self._chain_contents)
+
+    def _diverged(self) -> None:
+        self._view.on_diverged()
 
     def _use(self, copy: DiskCopy, tail: LogTail) -> None:
         self.copy, self.tail = copy, tail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +34,8 @@ class NodeView:
     """When the last entry of the leader was read."""
     watched: bool = False
     """Whether this process has seen a leader that had not resigned. Another resignation may be its own."""
+    on_diverged: Callable[[], None] = lambda: None
+    """Called before frames are cut off that had counted, because the log has lost them."""
     take_overs: deque[TakeOver] = field(default_factory=lambda: deque(maxlen=_TAKE_OVERS))
 
     def note(self, fold: Fold) -> None:

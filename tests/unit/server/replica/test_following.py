@@ -92,3 +92,13 @@ class TestAnEmptyNode:
         assert "this node reads the log again" in caplog.text
         for name, data in contents(leader.disk).items():
             assert found[name] == data
+
+
+def test_who_reads_the_files_is_told_before_they_lose_what_had_counted(tmp_path: Path) -> None:
+    told: list[str] = []
+    follower = standby(Log(), tmp_path)
+    follower.view.on_diverged = lambda: told.append("diverged")
+    follower.copy._events.cut(5, 1)
+    assert not told
+    follower.copy._events.diverged(5, 1, ["0000000000000000.log.diverged"])
+    assert told == ["diverged"]
