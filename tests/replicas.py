@@ -111,6 +111,14 @@ def serves(node: ReplicaBroker) -> bool:
     return True
 
 
+def synced(node: ReplicaBroker) -> int:
+    """Return what a node has on its disk, as a backup asks for it; 0 until it has read the log to its end."""
+    with contextlib.suppress(AdminError):
+        lsn: int = ask(node.data_dir, "journal.synced")
+        return lsn
+    return 0
+
+
 def journal_files(data_dir: Path) -> dict[str, bytes]:
     """Return each segment's bytes by name, without preallocated space."""
     return {path.name: path.read_bytes().rstrip(b"\0") for path in sorted(data_dir.glob("*.log"))}

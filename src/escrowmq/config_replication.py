@@ -52,3 +52,8 @@ class ReplicationSection(Section):
         description="The time without an answer of the log after which the leader delivers no more messages, since "
         "another node may lead. It must be less than `lease_seconds`.",
     )
+    serve_reads: bool = Field(
+        default=True,
+        description="Whether this node, while it is a standby, serves batch reads of streams by the Spark connector. "
+        "It reads its journal in a process of its own for them, which takes as much memory as a broker.",
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -13,13 +12,13 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from escrowmq.admin.socket.client import AdminError, ask
+from escrowmq.admin.socket.client import ask
 from escrowmq.client import connect
 from escrowmq.client.escrow import Escrow
 from tests.broker import running_broker, wait_until
 from tests.engines.conftest import ENGINES
 from tests.replica_kill.clients import ConfirmedProducer
-from tests.replicas import ReplicaBroker, ReplicaBrokers
+from tests.replicas import ReplicaBroker, ReplicaBrokers, synced
 from tests.soak.load import audit
 
 HISTORY = (b"one", b"two", b"three")
@@ -63,14 +62,6 @@ def standby(brokers: ReplicaBrokers) -> ReplicaBroker:
     leader = brokers.leader()
     (found,) = (node for node in brokers.nodes if node is not leader)
     return found
-
-
-def synced(node: ReplicaBroker) -> int:
-    """Return what a node has on its disk, as a backup asks for it; 0 until it has read the log to its end."""
-    with contextlib.suppress(AdminError):
-        lsn: int = ask(node.data_dir, "journal.synced")
-        return lsn
-    return 0
 
 
 def escrowmq(*arguments: str | Path) -> str:

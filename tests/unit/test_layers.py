@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The process that serves the management API, metrics and console.
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
-        *("admin", "core", "journal", "replica", "wire", "client"),
+        *("admin", "backup.manifest", "backup.source", "core", "journal", "replica", "wire", "client"),
         *("config", "config_replication", "definitions", "logs", "loops", "units", "text", "urls", "__version__"),
     ),
     "definitions": (),

@@ -1,4 +1,6 @@
-"""The process while it is a standby: it follows the log, answers health checks, and refuses clients."""
+"""The process while it is a standby: it follows the log, answers health checks, and refuses clients that do not only
+read streams.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,8 @@ from escrowmq.replica.errors import ReplicaError
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
 from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.reading import ReadingCopies
+from escrowmq.server.replica.reading_process import ReadingProcess
 from escrowmq.server.replica.refusing import Refusing
 from escrowmq.server.replica.status import described
 
@@ -63,7 +67,9 @@ class Standby:
         self._http = HttpProcess(config, http.sockets, standby=True) if http is not None else None
         known = {"ping": self._ping, "replica.status": self._status, "journal.synced": self._synced}
         self._admin = AdminServer(StandbyOperations(follower, known))
-        self._refusing = Refusing(lambda: follower.view.leader_url)
+        self._reading = ReadingCopies(partial(ReadingProcess.start, config), self._synced)
+        serving = self._reading if config.replication.serve_reads else None
+        self._refusing = Refusing(lambda: follower.view.leader_url, serving)
 
     async def serve(self, context: ssl.SSLContext | None) -> bool:
         """Follow until this node leads, and return True; False after a signal to stop. Raises ReplicaError, OSError."""
@@ -75,13 +81,20 @@ class Standby:
         await self._refusing.listen(self._amqp, context, self._config.listen.backlog)
         if self._http is not None:
             self._http.start()
+        self._follower.view.on_diverged = partial(self._diverged, loop)
         try:
             return await asyncio.to_thread(self._follower.run, partial(self._tell, loop))
         finally:
+            self._follower.view.on_diverged = lambda: None
             self._admin.stop()
             self._refusing.stop()
+            await self._reading.stop()
             if self._http is not None:
                 await self._http.kill()
+
+    def _diverged(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End what reads this node's files, of which only the ends change otherwise."""
+        loop.call_soon_threadsafe(self._reading.end)
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon_threadsafe(self._followed)

@@ -7,10 +7,14 @@ import asyncio
 import pytest
 
 from escrowmq.admin.replica import refusal_text
+from escrowmq.client.reads import PLAN, PROPERTY, TASK
 from escrowmq.server.listener import Bound, bind
+from escrowmq.server.replica.reading import ReadingCopies
+from escrowmq.server.replica.reading_process import ReadingError
 from escrowmq.server.replica.refusing import Refusing
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.frames import method_frame
+from escrowmq.wire.amqp091.table import FieldValue
 from escrowmq.wire.amqp10.codec.frames import PROTOCOL_HEADER, SASL, SASL_HEADER, FrameReader, frame
 from escrowmq.wire.amqp10.codec.performatives import Close, Open, decode_performative, encode_performative
 from escrowmq.wire.amqp10.codec.sasl import SaslInit
@@ -18,12 +22,26 @@ from escrowmq.wire.amqp10.codec.sasl import SaslInit
 LEADER = "amqp://leader.example:5673"
 
 
-def asked(*steps: bytes, leader: str = LEADER) -> bytes:
+class FakeReading(ReadingCopies):
+    """Answers a client that only reads with its kind, what it has sent, and what it sends then; or refuses it."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self._refusal = refusal
+
+    async def serve(
+        self, kind: str, begun: bytes, skip: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if self._refusal:
+            raise ReadingError(self._refusal)
+        writer.write(f"{kind} {skip} ".encode() + begun + await reader.readexactly(4))
+
+
+def asked(*steps: bytes, leader: str = LEADER, reading: ReadingCopies | None = None) -> bytes:
     """Connect to a standby, send each step when something has come back, and return all that it sends."""
 
     async def test() -> bytes:
         sockets = bind("127.0.0.1", 0)
-        refusing = Refusing(lambda: leader)
+        refusing = Refusing(lambda: leader, reading)
         await refusing.listen([Bound("amqp", "127.0.0.1", sockets)], None, 16)
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
         found = b""
@@ -57,6 +75,34 @@ def test_a_client_of_amqp_091_is_told_who_leads_when_it_opens() -> None:
     answer = asked(b"AMQP\x00\x00\x09\x01", method_frame(0, start_ok), opening)
     text = f"this node is a standby; the leader is {LEADER}"
     assert answer.endswith(method_frame(0, spec.ConnectionClose(320, text, 0, 0)))
+
+
+def start_ok(reads: FieldValue) -> bytes:
+    return method_frame(0, spec.ConnectionStartOk({PROPERTY: reads}, "PLAIN", b"\0guest\0guest", "en_US"))
+
+
+@pytest.mark.parametrize("kind", [PLAN, TASK])
+def test_a_client_that_only_reads_is_handed_on_with_all_that_it_has_sent(kind: str) -> None:
+    found = asked(b"AMQP\x00\x00\x09\x01", start_ok(kind) + b"more", reading=FakeReading())
+    assert found.endswith(f"{kind} 1 ".encode() + b"AMQP\x00\x00\x09\x01" + start_ok(kind) + b"more")
+
+
+def test_a_client_that_cannot_read_is_told_why() -> None:
+    found = asked(b"AMQP\x00\x00\x09\x01", start_ok(PLAN), reading=FakeReading("not now"))
+    assert found.endswith(method_frame(0, spec.ConnectionClose(320, "not now", 0, 0)))
+
+
+@pytest.mark.parametrize("reads", ["", "all", 1, b"plan", None, {"plan": True}])
+@pytest.mark.parametrize("reading", [None, FakeReading()])
+def test_other_clients_are_told_who_leads(reads: FieldValue, reading: ReadingCopies | None) -> None:
+    opening = method_frame(0, spec.ConnectionTuneOk(1, 131072, 60)) + method_frame(0, spec.ConnectionOpen("/"))
+    answer = asked(b"AMQP\x00\x00\x09\x01", start_ok(reads), opening, reading=reading)
+    assert LEADER.encode() in answer
+
+
+def test_a_node_that_serves_no_reads_tells_their_clients_who_leads() -> None:
+    opening = method_frame(0, spec.ConnectionTuneOk(1, 131072, 60)) + method_frame(0, spec.ConnectionOpen("/"))
+    assert LEADER.encode() in asked(b"AMQP\x00\x00\x09\x01", start_ok(PLAN), opening)
 
 
 def test_a_client_of_amqp_010_is_told_who_leads() -> None:
