@@ -10,11 +10,14 @@ from typing import Final
 
 from escrowmq.client import Error, Parameters, parse_url
 from escrowmq.client.parameters import parameters
+from escrowmq.client.reads import PROPERTY
 from escrowmq.spark.errors import OptionError
 
 DEFAULT: Final = "ESCROWMQ_URL"
 CONNECTION_TIMEOUT: Final = 5.0
 """The time limit for connecting to the broker, in seconds, unless the URL sets connection_timeout."""
+READ_TIMEOUT: Final = 60.0
+"""The same for a connection that only reads. A standby reads its journal before it serves the connection."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -84,16 +87,18 @@ class Endpoint:
         except OSError as error:
             raise OptionError(f"cannot read the broker's URL from {self}: {error.strerror}") from None
 
-    def parameters(self, name: str) -> list[Parameters]:
+    def parameters(self, name: str, reads: str = "") -> list[Parameters]:
         """Connection parameters from each URL, with `name` as the connection's default name.
 
-        Several URLs, with spaces between them, are those of brokers with one journal.
+        Several URLs, with spaces between them, are those of brokers with one journal, of which the leader is wanted.
+        With a single one, `reads` tells a standby that it can serve the connection, and how: see `client.reads`.
 
         Raises:
             OptionError: the URL is missing or invalid.
         """
         try:
-            return [_parameters(url, name) for url in self.resolve().split()]
+            urls = self.resolve().split()
+            return [_parameters(url, name, reads if len(urls) == 1 else "") for url in urls]
         except Error as error:
             raise OptionError(f"{self}: {error}") from None
 
@@ -109,8 +114,10 @@ class Endpoint:
             raise OptionError(f"{self}: {error}") from None
 
 
-def _parameters(url: str, name: str) -> Parameters:
+def _parameters(url: str, name: str, reads: str) -> Parameters:
     wanted: dict[str, object] = {"heartbeat_thread": True}
+    if reads:
+        wanted["client_properties"] = {PROPERTY: reads}
     if "connection_timeout=" not in url:
-        wanted["connection_timeout"] = CONNECTION_TIMEOUT
+        wanted["connection_timeout"] = READ_TIMEOUT if reads else CONNECTION_TIMEOUT
     return parameters(url, **wanted, **({} if "name=" in url else {"name": name}))

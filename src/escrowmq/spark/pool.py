@@ -23,6 +23,7 @@ from escrowmq.client import (
 )
 from escrowmq.client.connection import connect_any
 from escrowmq.client.escrow import Escrow
+from escrowmq.client.reads import STANDBY
 from escrowmq.spark.endpoint import Endpoint
 from escrowmq.spark.errors import BrokerUnavailableError, EscrowSparkError, OptionError
 
@@ -34,12 +35,13 @@ connection-forced, resource-error and internal-error.
 """
 
 
-def escrow(endpoint: Endpoint, role: str) -> Escrow:
+def escrow(endpoint: Endpoint, role: str, reads: str = "") -> Escrow:
     """Return this process's connection to a broker, opened if necessary.
 
     Args:
         endpoint: the source of the broker's URL.
         role: the purpose; each role has a separate connection.
+        reads: how a standby can serve connections of this role; see `Endpoint.parameters`.
 
     Raises:
         BrokerUnavailableError: the broker does not answer, or refuses the login.
@@ -56,7 +58,7 @@ def escrow(endpoint: Endpoint, role: str) -> Escrow:
     for stale in [known for known in _open if known[0] != key[0]]:
         del _open[stale]  # belongs to the process from which this one was forked
     with explained(endpoint):
-        found = Escrow(connect_any(endpoint.parameters(f"spark {role} {key[0]}")))
+        found = Escrow(connect_any(endpoint.parameters(f"spark {role} {key[0]}", reads)))
     _open[key] = found
     return found
 
@@ -66,6 +68,13 @@ def close(endpoint: Endpoint, role: str) -> None:
     found = _open.pop((os.getpid(), role, endpoint), None)
     if found is not None:
         found.connection.close()
+
+
+def close_standby(endpoint: Endpoint, role: str) -> None:
+    """Close the connection that `escrow` has opened if it is to a standby, where it sees nothing newer than itself."""
+    found = _open.get((os.getpid(), role, endpoint))
+    if found is not None and found.connection.server_properties.get(STANDBY):
+        close(endpoint, role)
 
 
 def drop(endpoint: Endpoint, role: str) -> bool:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from escrowmq.client import NotFound, PreconditionFailed, RolledBack
 from escrowmq.client.escrow import Block, Escrow
+from escrowmq.client.reads import TASK
 from escrowmq.spark.columns import Columns
 from escrowmq.spark.errors import BrokerUnavailableError
 from escrowmq.spark.identity import Epoch, required_epoch, streaming_epoch
 from escrowmq.spark.options import SourceOptions
 from escrowmq.spark.plan import STREAM, Part, Span
-from escrowmq.spark.pool import escrow, explained
+from escrowmq.spark.pool import close_standby, escrow, explained
 from escrowmq.spark.queues import report_loss
 from escrowmq.spark.reconnect import RetryDeadline
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROLE: Final = "source"
+BATCH_ROLE: Final = "batch source"
 _enlisted: Final[dict[str, Epoch]] = {}
 """For each application, the last epoch whose settlement this process has enlisted."""
 
@@ -43,17 +45,29 @@ def read(options: SourceOptions, schema: StructType, part: Part, *, streaming: b
         BrokerUnavailableError: the broker does not answer within option reconnectTimeout, or refuses the login.
         OptionError: the broker's URL is missing or invalid, or access is denied.
     """
-    epoch = None
     if streaming:
+        yield from _read(options, schema, part, ROLE)
+        return
+    try:
+        yield from _read(options, schema, part, BATCH_ROLE, TASK)
+    finally:
+        close_standby(options.endpoint, BATCH_ROLE)
+
+
+def _read(
+    options: SourceOptions, schema: StructType, part: Part, role: str, reads: str = ""
+) -> Iterator[pa.RecordBatch]:
+    epoch = None
+    if role == ROLE:
         told = required_epoch if options.in_transaction else streaming_epoch
         epoch = told(options.app_id, options.sink_id)
-    retry = RetryDeadline(options.endpoint, ROLE, options.reconnect)
+    retry = RetryDeadline(options.endpoint, role, options.reconnect)
     columns = Columns(schema)
     rest = part.span
     while True:
         try:
             with explained(options.endpoint):
-                broker = escrow(options.endpoint, ROLE)
+                broker = escrow(options.endpoint, role, reads)
                 if epoch is not None and part.settlements:
                     _enlist(broker, options, epoch, part)
                 for block in _blocks(broker, options, rest, epoch):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.spark.endpoint import CONNECTION_TIMEOUT, Endpoint
+from escrowmq.client.reads import PLAN, PROPERTY
+from escrowmq.spark.endpoint import CONNECTION_TIMEOUT, READ_TIMEOUT, Endpoint
 from escrowmq.spark.errors import OptionError
 
 URL = "amqp://me:secret@broker:5673/v"
@@ -75,3 +76,19 @@ def test_an_error_about_a_url_does_not_show_its_password(url: str) -> None:
         assert "secret" not in str(caught.value)
         assert str(caught.value).startswith("option url: ")
     assert "secret" not in repr(Endpoint(url=url))
+
+
+def test_a_single_broker_is_told_that_a_connection_only_reads() -> None:
+    (found,) = Endpoint(url="amqp://a:1/").parameters("spark", PLAN)
+    assert found.client_properties == {PROPERTY: PLAN}
+    assert found.connection_timeout == READ_TIMEOUT
+    (found,) = Endpoint(url="amqp://a:1/?connection_timeout=7").parameters("spark", PLAN)
+    assert found.connection_timeout == 7
+    (found,) = Endpoint(url="amqp://a:1/").parameters("spark")
+    assert not found.client_properties
+
+
+def test_of_several_brokers_the_leader_is_wanted() -> None:
+    for found in Endpoint(url="amqp://a:1/ amqp://b:2/").parameters("spark", PLAN):
+        assert not found.client_properties
+        assert found.connection_timeout == CONNECTION_TIMEOUT
