@@ -11,6 +11,8 @@ from bench.scenario import Figure, Scenario, Settings
 
 _VARIED = ("--size-spread", "40", "--ids", "--correlation-ids", "--timestamps", "--headers")
 
+_WARM_UP_SECONDS = 1.5
+
 
 class ReplicatedRate(Scenario):
     """A rate under a scenario of the load tool."""
@@ -31,7 +33,8 @@ class ReplicatedRate(Scenario):
         self._rate = rate
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
-        self._run(broker, min(1.5, settings.duration))
+        seconds = broker.warm_up_seconds if isinstance(broker, ReplicatedEscrowMQ) else _WARM_UP_SECONDS
+        self._run(broker, min(seconds, 2 * settings.duration))
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         return self._run(broker, settings.duration)

@@ -33,6 +33,8 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
     engine: type[EngineNodes]
     options: tuple[str, ...] = ()
     """Further options of each broker."""
+    warm_up_seconds = 1.5
+    """For how long a rate is measured without being counted, before the first measurement."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -118,6 +120,7 @@ class OnKafka(ReplicatedEscrowMQ):
     """On Kafka, whose topic has Kafka's defaults for syncing; the leader syncs its own copy."""
 
     engine = LastingKafkaNodes
+    warm_up_seconds = 8.0  # the broker's ways through Java are not all those of `warm`
 
     def _begin_engine(self) -> None:
         super()._begin_engine()
