@@ -19,6 +19,8 @@ def test_it_starts_again_while_processes_of_a_killed_server_are_ending(tmp_path:
         left = session.info.backend_pid
         os.kill(left, signal.SIGSTOP)
         os.kill(server.pid, signal.SIGKILL)
+        assert server._process is not None
+        server._process.wait()  # `restart` would kill all processes of a server that has not ended yet
         starting = threading.Thread(target=server.restart)
         starting.start()
         try:
