@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import pika
+import pytest
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from escrowmq.admin.socket.client import AdminError, ask
 from tests.broker import BrokerProcess, wait_until
+from tests.engines.nats_nodes import NatsNodes
 
 LEASE = "1.5"
 
@@ -117,6 +120,24 @@ def synced(node: ReplicaBroker) -> int:
         lsn: int = ask(node.data_dir, "journal.synced")
         return lsn
     return 0
+
+
+@contextlib.contextmanager
+def replicas_on_nats(folder: Path, name: str) -> Iterator[ReplicaBrokers]:
+    """Yield three nodes, one of which leads, on one server of NATS. Skip the test without `make engines`."""
+    if (why := NatsNodes.missing()) is not None:
+        pytest.skip(why)
+    with NatsNodes(folder / "engine", 1) as nodes, ReplicaBrokers(folder, nodes.url(name), 3) as found:
+        found.leader()
+        yield found
+
+
+def standby_of(brokers: ReplicaBrokers) -> ReplicaBroker:
+    """Return a node that does not lead, once it has read the log to its end."""
+    leader = brokers.leader()
+    found = next(node for node in brokers.nodes if node is not leader)
+    wait_until(lambda: synced(found), 60, "the standby to follow")
+    return found
 
 
 def journal_files(data_dir: Path) -> dict[str, bytes]:

@@ -27,8 +27,7 @@ from escrowmq.client.reads import PLAN, PROPERTY, STANDBY, TASK
 from escrowmq.server.replica.reading_process import MODULE
 from escrowmq.wire.amqp091.table import FieldTable
 from tests.broker import wait_until
-from tests.engines.nats_nodes import NatsNodes
-from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files, synced
+from tests.replicas import ReplicaBroker, ReplicaBrokers, journal_files, replicas_on_nats, standby_of
 
 TTL_MS = 8000
 PERSISTENT = b"\x10\x00\x02"
@@ -36,20 +35,13 @@ PERSISTENT = b"\x10\x00\x02"
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaBrokers]:
-    if (why := NatsNodes.missing()) is not None:
-        pytest.skip(why)
-    folder = tmp_path_factory.mktemp("reading")
-    with NatsNodes(folder / "engine", 1) as nodes, ReplicaBrokers(folder, nodes.url("reading"), 3) as found:
-        found.leader()
+    with replicas_on_nats(tmp_path_factory.mktemp("reading"), "reading") as found:
         yield found
 
 
 @pytest.fixture
 def standby(brokers: ReplicaBrokers) -> ReplicaBroker:
-    leader = brokers.leader()
-    found = next(node for node in brokers.nodes if node is not leader)
-    wait_until(lambda: synced(found), 60, "the standby to follow")
-    return found
+    return standby_of(brokers)
 
 
 def put(brokers: ReplicaBrokers, queue: str, *bodies: bytes) -> None:
@@ -134,7 +126,7 @@ def test_each_client_that_only_reads_is_served_by_a_copy_that_is_new_enough(
         with reader(standby, TASK) as task:
             assert Escrow(task).describe("shared")[0].next == 3
         assert Escrow(first).describe("shared")[0].next == 2
-    wait_until(lambda: not pids & copies(standby), 10, "the end of the older copy without clients")
+    wait_until(lambda: not pids & copies(standby), 60, "the end of the older copy without clients")
 
 
 def test_a_standby_reads_its_files_without_changing_them(brokers: ReplicaBrokers, standby: ReplicaBroker) -> None:
@@ -224,9 +216,10 @@ def test_reads_go_on_when_another_node_takes_over(brokers: ReplicaBrokers, stand
         put_on(next_leader, "taken", b"3")
         assert read_soon(standby, "taken") == 3
         if next_leader is standby:
-            wait_until(lambda: not copies(standby), 10, "the end of the copies")
+            wait_until(lambda: not copies(standby), 60, "the end of the copies")
     finally:
         os.kill(leader.process.pid, signal.SIGCONT)
+        wait_until(lambda: leader.standing().get("role") == "standby", 60, "the old leader to follow")
 
 
 def test_copies_end_with_their_standby(brokers: ReplicaBrokers, standby: ReplicaBroker) -> None:
@@ -235,7 +228,7 @@ def test_copies_end_with_their_standby(brokers: ReplicaBrokers, standby: Replica
         pids = copies(standby)
         assert pids
         standby.kill()
-        wait_until(lambda: not any(map(is_alive, pids)), 10, "the end of the copies")
+        wait_until(lambda: not any(map(is_alive, pids)), 60, "the end of the copies")
         with pytest.raises(ConnectionClosed):
             Escrow(connection).describe("ended")
     standby.begin()

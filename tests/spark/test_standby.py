@@ -11,9 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from escrowmq.client import connect
-from tests.broker import wait_until
-from tests.engines.nats_nodes import NatsNodes
-from tests.replicas import ReplicaBroker, ReplicaBrokers, synced
+from tests.replicas import ReplicaBroker, ReplicaBrokers, replicas_on_nats, standby_of
 from tests.spark.desk import cause
 
 if TYPE_CHECKING:
@@ -24,20 +22,13 @@ PERSISTENT = b"\x10\x00\x02"
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaBrokers]:
-    if (why := NatsNodes.missing()) is not None:
-        pytest.skip(why)
-    folder = tmp_path_factory.mktemp("standby")
-    with NatsNodes(folder / "engine", 1) as nodes, ReplicaBrokers(folder, nodes.url("spark"), 3) as found:
-        found.leader()
+    with replicas_on_nats(tmp_path_factory.mktemp("standby"), "standby") as found:
         yield found
 
 
 @pytest.fixture
 def standby(brokers: ReplicaBrokers) -> ReplicaBroker:
-    leader = brokers.leader()
-    found = next(node for node in brokers.nodes if node is not leader)
-    wait_until(lambda: synced(found), 60, "the standby to follow")
-    return found
+    return standby_of(brokers)
 
 
 def put(leader: ReplicaBroker, queue: str, bodies: list[bytes], kind: str = "stream") -> None:
