@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from escrowmq.client import connect
+from tests.broker import wait_until
 from tests.replicas import ReplicaBroker, ReplicaBrokers, replicas_on_nats, standby_of
 from tests.spark.desk import cause
 
@@ -74,6 +75,7 @@ def test_a_batch_reads_on_when_another_node_takes_over(
             assert bodies(loaded(spark, node.url, "taken")) == [b"1", b"2", b"3"]
     finally:
         os.kill(leader.process.pid, signal.SIGCONT)
+        wait_until(lambda: leader.standing().get("role") == "standby", 60, "the old leader to follow")
 
 
 def test_the_urls_of_several_nodes_read_from_the_leader(
