@@ -65,8 +65,9 @@ INDEX_STRIDE: Final = 1 << 16
 
 LONG: Final = 32_768
 """Bytes from which on isal computes the checksum of a piece that is written. It is up to 15 times as fast as zlib. But
-the first call leaves the thread's AVX-512 registers in a state in which all other code of that thread runs about a
-third slower. Only the thread that writes the journal may therefore call it: never the event loop, and no reader.
+on some machines the first call leaves the thread's AVX-512 registers in a state in which all other code of that thread
+runs about a third slower. Only a thread that writes a journal may therefore call it, on a leader or on a standby: never
+the event loop, and no other reader.
 """
 MARK: Final = 4096
 """The distance in bytes between the places of a payload whose CRC a DIGEST record has. CPython computes checksums of up

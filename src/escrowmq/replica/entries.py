@@ -248,7 +248,8 @@ def decode(data: bytes) -> Entry:
         raise EntryDamaged("an entry is not of EscrowMQ; give the log to it alone")
     if version != VERSION or (kind not in _DECODERS and kind not in _PIECES) or zero or end:
         raise EntryDamaged(f"an entry has version {version} and kind {kind}, which this program does not know")
-    if crc != zlib.crc32(memoryview(data)[HEADER.size :], zlib.crc32(HEADER.pack(*head, 0, 0))):
+    rest = memoryview(data)[HEADER.size :]
+    if crc != (isal_zlib.crc32 if len(rest) >= LONG else zlib.crc32)(rest, zlib.crc32(HEADER.pack(*head, 0, 0))):
         raise EntryDamaged("the checksum of an entry does not match")
     stamp = Stamp(epoch, chain, after)
     if kind in _PIECES:  # they may be long, so their bytes are copied only once

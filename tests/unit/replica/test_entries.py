@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from escrowmq.journal.format import LONG
 from escrowmq.replica.entries import (
     HEADER,
     Entry,
@@ -76,6 +77,17 @@ def test_any_changed_byte_is_noticed(entry: Entry, data: st.DataObject) -> None:
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(EntryDamaged):
         decode(bytes(whole))
+
+
+@pytest.mark.parametrize("size", [LONG - 1, LONG, 300_001])
+def test_long_chunks_have_the_same_checksum_as_short_ones(size: int) -> None:
+    chunk = FrameChunk(Stamp(3), 800, size, 0, bytes(range(256)) * (size // 256) + bytes(size % 256))
+    whole = encode(chunk)
+    assert decode(whole) == chunk
+    *head, crc, _ = HEADER.unpack_from(whole)
+    assert crc == zlib.crc32(HEADER.pack(*head, 0, 0) + whole[HEADER.size :])
+    with pytest.raises(EntryDamaged):
+        decode(whole[:-1] + b"x")
 
 
 @given(ENTRIES, st.data())
