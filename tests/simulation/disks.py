@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from escrowmq.journal.journal import Journal
@@ -35,6 +36,10 @@ class Disks(Protocol):
         """
         ...
 
+    def calm(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing but planned faults ends the process."""
+        ...
+
 
 class OneDisk:
     """A disk that every process finds again."""
@@ -56,6 +61,10 @@ class OneDisk:
 
     def resume(self, answers: Callable[[], bool]) -> None:
         """Do nothing: a process that has ended does not go on."""
+
+    def calm(self) -> AbstractContextManager[None]:
+        """Do nothing: all faults of this disk are planned."""
+        return nullcontext()
 
 
 make_disks: Callable[[int], Disks] = OneDisk

@@ -290,7 +290,8 @@ class GroupWorld(FaultyWorld):
             raise Violation(f"the lock of {self.lock} was {'refused to' if free else 'given to'} {owner}")
         if free:
             self.lock = owner, self.site.now + INVISIBLE
-            self._sync(step)
+            with self.machine.calm():
+                self._sync(step)
 
     def _reset(self, step: Step) -> None:
         if self.machine.troubled:
@@ -298,10 +299,11 @@ class GroupWorld(FaultyWorld):
         name, partition = self.name(step), step.what % PARTITIONS
         stream = self.streams[partition]
         position = stream.begin + step.how % (stream.end - stream.begin + 1)
-        self._sync(step)
-        self.group(name).reset(stream, position)
-        self.models[name].reset(partition, position)
-        self._sync(step)
+        with self.machine.calm():
+            self._sync(step)
+            self.group(name).reset(stream, position)
+            self.models[name].reset(partition, position)
+            self._sync(step)
         self.count("reset")
 
     # -- the broker's turns, its disk, and its crashes

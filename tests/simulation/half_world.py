@@ -285,9 +285,10 @@ class HalfWorld(FaultyWorld):
         if self.machine.troubled:
             return  # a process that dies now may have settled a message that nobody got
         while True:
-            entry = self.site.broker.engine.get(self.site.vhost.queue("q"), auto_settle=True)
-            self._turn(step)
-            self._sync(step)
+            with self.machine.calm():
+                entry = self.site.broker.engine.get(self.site.vhost.queue("q"), auto_settle=True)
+                self._turn(step)
+                self._sync(step)
             if entry is None:
                 return
             self.take(entry.content.decode())

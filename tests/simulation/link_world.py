@@ -297,9 +297,10 @@ class LinkWorld(FaultyWorld):
     def _rival(self, step: Step) -> None:
         if self.machine.troubled:
             return  # a process that dies now may have settled a message that nobody got
-        entry = self.site.broker.engine.get(self.queue, auto_settle=True)
-        self._turn(step)
-        self._sync(step)
+        with self.machine.calm():
+            entry = self.site.broker.engine.get(self.queue, auto_settle=True)
+            self._turn(step)
+            self._sync(step)
         if entry is not None:
             self.check_due(int(entry.content))
             self.count("taken by the rival")

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from escrowmq.core.broker import Broker
@@ -109,6 +110,10 @@ class Machine(Generic[P]):
         self.storage.faults = Faults()
 
     # -- faults
+
+    def calm(self) -> AbstractContextManager[None]:
+        """Return a context in which nothing but planned faults ends the process."""
+        return self._disks.calm()
 
     def plan(self, step: Step) -> bool:
         """Plan the fault of a step of `TROUBLE`. Return False if it is another step."""

@@ -7,7 +7,8 @@ paused, and go on when another one leads. The log may lose its newest entries wh
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from escrowmq.journal import format as fmt
@@ -222,6 +223,15 @@ class Cluster:
         if journal.synced_lsn != synced:
             raise Violation("a deposed leader has synced a frame")
         node.open()
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """Let the log store and answer everything meanwhile."""
+        self.log.quiet = True
+        try:
+            yield
+        finally:
+            self.log.quiet = False
 
     def _must_fail(self, journal: Journal, batch: Batch | None) -> None:
         try:
