@@ -159,6 +159,15 @@ def test_a_leader_that_is_terminated_resigns(brokers: ReplicaBrokers) -> None:
     assert brokers.leader(but=leader).standing()["epoch"] == 2
 
 
+@pytest.mark.rule("REPL-7")
+def test_a_leader_that_is_terminated_while_it_hands_over_does_not_begin_again(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    pika.BlockingConnection(brokers.parameters())  # it is waited for, since it does not answer that it is to close
+    ask(leader.data_dir, "replica.handover")
+    assert leader.terminate() == 0
+    brokers.leader(but=leader)
+
+
 def standby_of(brokers: ReplicaBrokers) -> tuple[ReplicaBroker, ReplicaBroker]:
     leader = brokers.leader()
     standby = next(node for node in brokers.nodes if node is not leader)
