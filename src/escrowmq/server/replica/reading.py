@@ -28,6 +28,8 @@ MOST_CLIENTS: Final = 1000
 """The number of connections that are served, or wait for a copy, at one time."""
 ANSWER_SECONDS: Final = 30.0
 """The time in which a copy must greet a client. One that does not is replaced."""
+END_SECONDS: Final = 0.5
+"""How long a take-over waits for copies that were killed. The memory of a large one takes the system longer."""
 _PIECE: Final = 1 << 18
 
 Start = Callable[[], Awaitable[ReadingProcess]]
@@ -166,9 +168,10 @@ class ReadingCopies:
         return ended
 
     async def stop(self) -> None:
-        """End all copies, and wait until they have ended. No client may come any more."""
-        for each in self.end():
-            await each.wait()
+        """End all copies, and wait for a short time until they have ended. No client may come any more."""
+        ended = [asyncio.ensure_future(each.wait()) for each in self.end()]
+        if ended:
+            await asyncio.wait(ended, timeout=END_SECONDS)
 
 
 async def _frame(reader: asyncio.StreamReader) -> None:

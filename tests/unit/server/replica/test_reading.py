@@ -49,6 +49,8 @@ class FakeCopy(ReadingProcess):
 
     async def wait(self) -> None:
         assert self.ended
+        if self.lingers:
+            await asyncio.sleep(60)
 
 
 class Site:
@@ -327,5 +329,14 @@ def test_all_copies_end_at_once_when_the_node_leads_or_stops() -> None:
             await site.client(PLAN)
         await site.reading.stop()
         assert all(site.ended)
+
+    at_a_standby(test)
+
+
+def test_a_copy_that_ends_slowly_does_not_keep_the_node_from_leading() -> None:
+    async def test(site: Site) -> None:
+        await site.client(PLAN)
+        site.copies[0].lingers = True
+        await asyncio.wait_for(site.reading.stop(), 10)
 
     at_a_standby(test)
