@@ -164,10 +164,12 @@ def test_a_leader_that_is_terminated_resigns(brokers: ReplicaBrokers) -> None:
 @pytest.mark.rule("REPL-7")
 def test_a_leader_that_is_terminated_while_it_hands_over_does_not_begin_again(brokers: ReplicaBrokers) -> None:
     leader = brokers.leader()
-    pika.BlockingConnection(brokers.parameters())  # it is waited for, since it does not answer that it is to close
+    connection = pika.BlockingConnection(brokers.parameters())  # it is waited for, since it does not answer
     ask(leader.data_dir, "replica.handover")
     assert leader.terminate() == 0
     brokers.leader(but=leader)
+    with contextlib.suppress(AMQPError, OSError):
+        connection.close()
 
 
 def test_a_second_signal_ends_a_leader_that_cannot_resign(tmp_path: Path) -> None:
