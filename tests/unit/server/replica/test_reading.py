@@ -245,6 +245,21 @@ def test_a_task_does_not_get_a_copy_that_is_older_than_one_that_has_ended() -> N
     at_a_standby(test)
 
 
+def test_a_task_does_not_get_an_older_copy_because_the_newest_had_no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.3)
+
+    async def test(site: Site) -> None:
+        older = await site.client(PLAN)
+        site.confirmed = 1
+        (await site.client(PLAN))[1].close()
+        await asyncio.sleep(0.6)
+        assert site.ended == [False, True]
+        assert (await site.client(TASK))[0] == "2"
+        older[1].close()
+
+    at_a_standby(test)
+
+
 def test_a_copy_that_ends_while_a_plan_asks_what_is_confirmed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.3)
 
