@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from escrowmq.config_values import Duration, Secret, Section
+from escrowmq.config_values import BrokerUrl, Duration, Secret, Section
 
 
 class ReplicationSection(Section):
@@ -20,7 +20,7 @@ class ReplicationSection(Section):
         "the broker has its journal alone.",
     )
     node: str = Field(default="", max_length=200, description="The name of this node; by default, that of the machine.")
-    advertised_url: str = Field(
+    advertised_url: BrokerUrl = Field(
         default="",
         max_length=1000,
         description="Where clients reach this node when it leads, for refusals and status; by default, the address "

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import ValidationInfo as Info
@@ -29,6 +30,7 @@ WATERMARK_FORM = 'a share of this machine\'s memory like 0.4, or a size of at le
 MOST_CHECKS = 65_535
 TOPIC_CHECKS_FORM = 'a text of five parts, virtual host, topic, timeout, interval and checks, as in "/ orders 10s 1m 5"'
 
+BROKER_URL_FORM = 'a URL like "amqp://broker-1.example:5672" without a login, or an empty text'
 VERSION_FORM = 'three numbers like "4.2.0", or an empty text'
 
 
@@ -85,6 +87,17 @@ def _version(text: str) -> str:
     return text
 
 
+def _broker_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        named = parts.scheme and parts.hostname and "@" not in parts.netloc and parts.port != 0
+        if text and not (named and text.isascii() and text.isprintable()):
+            raise ValueError
+    except ValueError:
+        raise ValueError(BROKER_URL_FORM) from None
+    return text
+
+
 def _beside_the_file(path: Path, info: Info) -> Path:
     if path == Path():  # the result of an empty text: the folder of the file itself, which is never intended
         raise ValueError("a path")
@@ -105,6 +118,7 @@ File = Annotated[
     Accepts("a path; a relative one starts at the folder of the configuration file"),
 ]
 Secret = Annotated[SecretStr, Field(strict=False), Accepts("a text")]
+BrokerUrl = Annotated[str, AfterValidator(_broker_url), Accepts(BROKER_URL_FORM)]
 Version = Annotated[str, AfterValidator(_version), Accepts(VERSION_FORM)]
 TokenAlgorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"

@@ -41,6 +41,8 @@ def redacted(url: str) -> str:
 TLS_PARAMETERS: Final = frozenset({"cacertfile", "certfile", "keyfile", "verify", "server_name_indication"})
 """The query parameters of `amqps` URLs."""
 
+_FILES: Final = frozenset({"cacertfile", "certfile", "keyfile"})
+
 
 def tls_context(parameters: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context for `TLS_PARAMETERS`. Raises ValueError with one line if one of them is invalid."""
@@ -55,7 +57,8 @@ def tls_context(parameters: Mapping[str, str]) -> ssl.SSLContext:
         if "certfile" in parameters:
             context.load_cert_chain(parameters["certfile"], parameters.get("keyfile"))
     except OSError as error:  # ssl.SSLError is one
-        raise ValueError(f"certificates: {error}") from None
+        files = ", ".join(value for name, value in parameters.items() if name in _FILES)
+        raise ValueError(f"certificates: {error}{f' ({files})' if files else ''}") from None
     return context
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from pika.exceptions import AMQPError
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.replica import replica
 from escrowmq.client import BasicProperties, connect
+from escrowmq.server.fatal import EXIT_CODE
 from escrowmq.wire.amqp091.table import FieldValue
 from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
@@ -157,6 +159,30 @@ def test_a_leader_that_is_terminated_resigns(brokers: ReplicaBrokers) -> None:
     leader = brokers.leader()
     assert leader.terminate() == 0
     assert brokers.leader(but=leader).standing()["epoch"] == 2
+
+
+@pytest.mark.rule("REPL-7")
+def test_a_leader_that_is_terminated_while_it_hands_over_does_not_begin_again(brokers: ReplicaBrokers) -> None:
+    leader = brokers.leader()
+    connection = pika.BlockingConnection(brokers.parameters())  # it is waited for, since it does not answer
+    ask(leader.data_dir, "replica.handover")
+    assert leader.terminate() == 0
+    brokers.leader(but=leader)
+    with contextlib.suppress(AMQPError, OSError):
+        connection.close()
+
+
+def test_a_second_signal_ends_a_leader_that_cannot_resign(tmp_path: Path) -> None:
+    with NatsNodes(tmp_path / "nats", 1) as nodes, ReplicaBrokers(tmp_path, nodes.url("resigning"), 1) as brokers:
+        leader = brokers.leader()
+        nodes.freeze(0)
+        wait_until(lambda: leader.standing()["silent"], 30, "the leader to notice that the log does not answer")
+        leader.signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            leader.process.wait(2)
+        leader.signal(signal.SIGTERM)
+        assert leader.wait(10) == EXIT_CODE
+    assert "this node stops without an answer of the replicated log" in leader.log()
 
 
 def standby_of(brokers: ReplicaBrokers) -> tuple[ReplicaBroker, ReplicaBroker]:

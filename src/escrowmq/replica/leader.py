@@ -6,6 +6,7 @@ no other entry lies between, so no other claim does. Otherwise, or without an an
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -250,9 +251,10 @@ class Leader:
         self._append([Heartbeat(BLANK, leaving)])
 
     def resign(self) -> None:
-        """End the leadership. Raises as `append_frame` does."""
+        """End the leadership. If another node leads, it has ended. Raises as `append_frame` does, but not Deposed."""
         if self.leads:
-            self._append([Resignation(BLANK)])
+            with contextlib.suppress(Deposed):  # also if the log has the resignation, and its answer was lost
+                self._append([Resignation(BLANK)])
 
     def give_notice(self, copy: CopyEnd) -> None:
         """Say that the log has lost entries, and where this node's copy ends. Any node may do this.

@@ -8,6 +8,7 @@ from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import Frame, JournalFile
 from escrowmq.journal.storage import Storage
 from escrowmq.journal.writer import FooterBuilder, write_footer
+from escrowmq.replica.errors import EntryDamaged
 from escrowmq.replica.fold import ReplicatedFrame
 
 TEMPORARY: Final = ".tmp"
@@ -46,7 +47,12 @@ class SegmentCopy:
         self.writing = True
 
     def take(self, frame: ReplicatedFrame) -> bool:
-        """Add a frame, and return whether the file has it now. If the file has other bytes there, nothing changes."""
+        """Add a frame, and return whether the file has it now. If the file has other bytes there, nothing changes.
+
+        Raises EntryDamaged if the log has something there that is no frame, and OSError.
+        """
+        if len(frame.data) < fmt.FRAME_HEADER_SIZE:
+            raise EntryDamaged(f"a frame of {len(frame.data)} bytes at LSN {frame.lsn:#x} is shorter than its header")
         offset = self._offset
         if self.writing:
             self._storage.write(self.name, offset, frame.data)

@@ -163,7 +163,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_serve(config, storage, journal, broker, bound, context, reloading, leadership))
-    if leadership is not None and leadership.handed_over:
+    if leadership is not None and leadership.handed_over and not leadership.ends:
         leadership.begin_again()
 
 

@@ -253,8 +253,12 @@ class Server:
         self._stop.set()
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
-        if self._stop.is_set():
-            if self._leadership is not None and self._leadership.is_silent():
+        again, leadership = self._stop.is_set(), self._leadership
+        if leadership is not None:
+            again = again and (leadership.ends or not leadership.handed_over)  # a hand-over is no first signal
+            leadership.ends = True
+        if again:
+            if leadership is not None and leadership.is_silent():
                 die("this node stops without an answer of the replicated log, which may never come")
             self._hurry.set()
         self._stop.set()
@@ -292,7 +296,7 @@ class Server:
         self._password_threads.shutdown(cancel_futures=True)
         self._journal.close()
         if self._leadership is not None:
-            self._leadership.resign()
+            await asyncio.to_thread(self._leadership.resign)  # signals are heard meanwhile
         self._supervisor.rest()
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)

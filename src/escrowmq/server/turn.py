@@ -73,6 +73,7 @@ class Turns:
         self._look: TimerHandle | None = None
         self._silent_looks = 0
         self._begun = False
+        self._stopped = False
         self._committed = False  # the broker has not been told of the latest sync
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -89,6 +90,8 @@ class Turns:
     def begin(self) -> None:
         """Begin a turn, unless one has begun. The turn ends when everything that is ready has been handled."""
         if not self._begun:
+            if self._stopped:
+                return
             self._begun = True
             self.broker.engine.now = self._clock() // 1_000_000
             self._loop.call_soon(self.end)
@@ -146,7 +149,8 @@ class Turns:
         return not self._writer.busy and self.journal.end_lsn == self.journal.synced_lsn
 
     def stop(self) -> None:
-        """Begin no more turns, and end the writer's thread."""
+        """Begin no more turns, leave the present one unfinished, and end the writer's thread."""
+        self._stopped, self._begun = True, False
         for timer in (self._timer, self._lazy, self._look):
             if timer is not None:
                 timer.cancel()

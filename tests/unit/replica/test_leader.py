@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,6 +16,7 @@ from escrowmq.replica.entries import (
     SegmentStart,
     SnapshotChunk,
     Stamp,
+    encode,
 )
 from escrowmq.replica.errors import AppendUnknown, Deposed, EntriesLost
 from escrowmq.replica.fold import CopyEnd, SnapshotPlace
@@ -107,7 +108,7 @@ def test_frames_are_appended_in_chunks() -> None:
     assert [entry.stamp.after for entry in log.entries] == [0, 1, 2, 2]
 
 
-@pytest.mark.parametrize("act", ["frame", "prove", "resign", "segment"])
+@pytest.mark.parametrize("act", ["frame", "prove", "segment"])
 def test_an_entry_behind_a_rival_claim_deposes_the_leader(act: str) -> None:
     log = Log()
     leader = leading(log)
@@ -115,7 +116,6 @@ def test_an_entry_behind_a_rival_claim_deposes_the_leader(act: str) -> None:
     acts: dict[str, Callable[[], None]] = {
         "frame": lambda: leader.append_frame(0, [bytes(8)]),
         "prove": leader.prove,
-        "resign": leader.resign,
         "segment": lambda: leader.begin_segment(header(0, 5)),
     }
     with pytest.raises(Deposed, match="amqp://b leads now, since epoch 2"):
@@ -193,6 +193,35 @@ def test_a_leader_that_resigns_leads_no_more() -> None:
     assert plain(log.entries)[-1] == Resignation(ONE)
     with pytest.raises(Deposed, match="after a resignation"):
         leader.prove()
+
+
+@pytest.mark.parametrize("successors", [[], [claim(2, "b", ONE.chain, after=2)]])
+def test_a_resignation_whose_answer_is_lost_ends_the_leadership(successors: list[Entry]) -> None:
+    log = Log()
+    leader = leading(log)
+    log.silent = 1
+    sent = log.send
+
+    def send(entries: Sequence[bytes]) -> Callable[[], list[int]]:
+        def answer() -> list[int]:
+            try:
+                return sent(entries)()
+            finally:
+                log.stored += map(encode, successors)
+
+        return answer
+
+    log.send = send  # type: ignore[method-assign]
+    leader.resign()
+    assert not leader.leads
+
+
+def test_a_leader_that_is_deposed_when_it_resigns_has_nothing_to_end() -> None:
+    log = Log()
+    leader = leading(log)
+    log.before = [RIVAL]
+    leader.resign()
+    assert not leader.leads
 
 
 def test_a_proof_is_an_entry_behind_everything_before() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
+
 from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import JournalFile
+from escrowmq.replica.errors import EntryDamaged
 from escrowmq.replica.fold import ReplicatedFrame
 from escrowmq.replica.segment_copy import SegmentCopy
 from tests.unit.journal.journals import memory
@@ -29,6 +32,16 @@ def test_frames_are_written_to_a_new_file_and_compared_with_one_that_is_there() 
     assert again.end_lsn == 0
     assert again.take(first)
     assert again.end_lsn == len(first.data)
+
+
+@pytest.mark.parametrize("size", range(1, fmt.FRAME_HEADER_SIZE))
+def test_a_frame_that_is_shorter_than_its_header_is_refused_and_not_written(size: int) -> None:
+    disk = memory()
+    new = SegmentCopy(disk, HEADER.pack(), chain_contents=False)
+    new.create()
+    with pytest.raises(EntryDamaged, match=f"a frame of {size} bytes at LSN 0x0 is shorter"):
+        new.take(ReplicatedFrame(1, 0, bytes(size)))
+    assert disk.size(new.name) == fmt.FILE_HEADER_SIZE
 
 
 def test_a_cut_removes_what_follows_and_further_frames_are_written() -> None:

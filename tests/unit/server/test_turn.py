@@ -65,6 +65,20 @@ def test_the_broker_s_clock_is_set_before_anything_happens() -> None:
     on_loop(test)
 
 
+def test_no_turn_ends_or_begins_once_they_are_stopped() -> None:
+    async def test() -> None:
+        bench = Bench()
+        before = bench.turns.count
+        bench.turns.begin()
+        bench.turns.stop()
+        await asyncio.sleep(0)
+        bench.turns.begin()
+        await asyncio.sleep(0)
+        assert bench.turns.count == before, "it could append to a journal that is closed"
+
+    on_loop(test)
+
+
 def test_an_answer_is_sent_after_the_sync() -> None:
     async def test() -> None:
         bench = Bench()

@@ -26,6 +26,7 @@ CLIENT_OPTIONS: Final = ("security.", "sasl.", "ssl.")
 REPLICAS: Final = 3
 _PARTS: Final = re.compile(r"([a-z+]+)://(?:([^/?#]*)@)?([^/?#@]+)/([^/?#]+)(?:\?([^#]*))?")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+)(?::(\d{1,5}))?")
+_FLUSH: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NAMES: Final = MappingProxyType(
     {
         KAFKA: re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}"),
@@ -83,6 +84,8 @@ class EngineAddress:
             if option not in OPTIONS[scheme] and not (scheme == KAFKA and option.startswith(CLIENT_OPTIONS)):
                 known = ", ".join(sorted(OPTIONS[scheme]))
                 raise ValueError(f"bad URL {shown}: there is no parameter {option!r}; there are {known}")
+        if not _FLUSH.fullmatch(options.get("flush", "1")):
+            raise ValueError(f"bad URL {shown}: flush must be a number of entries from 1 on, not {options['flush']!r}")
         user, _, password = (login or "").partition(":")
         return cls(
             scheme,

@@ -60,12 +60,7 @@ class KafkaLog:
         """Connect, and create the topic unless it exists. Raises OSError."""
         self.address = address
         self._timeout = timeout
-        self._config = {
-            "bootstrap.servers": ",".join(address.hosts),
-            **_CONNECTION,
-            **login(address),
-            "logger": _client_log,
-        }
+        self._config = _config(address)
         self._topic = KafkaTopic(address, self._config, timeout)
         self._topic.open()
         self._appending = threading.Lock()
@@ -175,6 +170,23 @@ class KafkaLog:
                 self._producer.purge()
                 self._producer = None
         self._reader.close()
+
+
+def check_options(address: EngineAddress) -> None:
+    """Raise ValueError with one line if the client refuses what the URL has for it. Kafka need not be there."""
+    try:
+        Producer(_config(address))
+    except KafkaException as error:
+        raise ValueError(error.args[0].str()) from None
+
+
+def _config(address: EngineAddress) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": ",".join(address.hosts),
+        **_CONNECTION,
+        **login(address),
+        "logger": _client_log,
+    }
 
 
 def login(address: EngineAddress) -> dict[str, Any]:

@@ -61,10 +61,17 @@ class KafkaReader:
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries below the high watermark. See `ReplicatedLog`."""
+        try:
+            return self._read(position, most)
+        except KafkaException as error:
+            raise ConnectionError(f"Kafka at {self.address} cannot be read: {error.args[0].str()}") from None
+
+    def _read(self, position: int, most: int) -> list[StoredEntry]:
         with self._reading:
             if self._follows and position in (self._next, self._picked):
                 if position != self._next:
                     self._go_to(self._follower, position)
+                self._next = None  # after an error, the consumer may have passed entries that were not returned
                 found = self._poll(self._follower, position, most)
                 self._next = found[-1].position + 1 if found else position
                 return found

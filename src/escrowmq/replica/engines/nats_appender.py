@@ -121,12 +121,14 @@ class NatsAppender:
                     self._loop.run_until_complete(asyncio.sleep(_PAUSE))
                     append.begin_again()
                 finally:
-                    if not append.is_done:
+                    if self._waiting:
                         self._forget(append)
 
     def _wait(self, append: NatsAppend, give_up: float) -> list[int]:
         """Wait until an append is done, and publish meanwhile what may follow."""
         while not append.is_done:
+            if self._closed:
+                raise self._unknown(_CLOSED)
             if append.may_publish:
                 self._loop.run_until_complete(self._publish(append))
             else:

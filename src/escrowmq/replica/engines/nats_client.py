@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import nats.errors
@@ -35,6 +37,30 @@ class NatsErrors:
         return "; ".join(self._errors)
 
 
+def login(address: EngineAddress) -> dict[str, Any]:
+    """Return the client's settings for login and TLS. Raises ValueError with one line if a file cannot be used."""
+    options: dict[str, Any] = {"user_credentials": address.options.get("credentials")}
+    if address.user is not None:
+        options |= {"user": address.user, "password": address.password}
+    if address.scheme == NATS_TLS:
+        parameters = {name: value for name, value in address.options.items() if name in TLS_PARAMETERS}
+        options["tls"] = tls_context(parameters)
+    return options
+
+
+def check_options(address: EngineAddress) -> None:
+    """Raise ValueError with one line if the parameters of the URL cannot be used. NATS need not be there."""
+    login(address)
+    credentials = address.options.get("credentials")
+    if credentials is not None:
+        if find_spec("nkeys") is None:
+            raise ValueError("credentials need a further library: pip install 'nats-py[nkeys]'")
+        try:
+            Path(credentials).read_bytes()
+        except OSError as error:
+            raise ValueError(f"credentials: {error}") from None
+
+
 async def connect(
     address: EngineAddress,
     hosts: Sequence[str],
@@ -46,12 +72,10 @@ async def connect(
 
     `hosts` have ports. `disconnected` is called after each loss. Raises ConnectionError after `patience` seconds.
     """
-    options: dict[str, Any] = {"user_credentials": address.options.get("credentials")}
-    if address.user is not None:
-        options |= {"user": address.user, "password": address.password}
-    if address.scheme == NATS_TLS:
-        parameters = {name: value for name, value in address.options.items() if name in TLS_PARAMETERS}
-        options["tls"] = tls_context(parameters)
+    try:
+        options = login(address)
+    except ValueError as error:  # the files have changed since `check_options`
+        raise ConnectionError(f"NATS at {address} cannot be reached: {error}") from None
     scheme = "tls" if address.scheme == NATS_TLS else "nats"
     client = Client()
     connecting = client.connect(

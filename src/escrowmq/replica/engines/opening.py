@@ -8,6 +8,7 @@ from typing import Final
 from escrowmq.replica.engines.address import KAFKA, NATS, NATS_TLS, EngineAddress
 from escrowmq.replica.engines.errors import EngineMissing, SettingsRefused
 from escrowmq.replica.engines.port import EngineLog
+from escrowmq.urls import redacted
 
 TIMEOUT_SECONDS: Final = 10.0
 """How long a call waits for the engine. Engines need 5 to 10 s to replace a node that was killed."""
@@ -25,12 +26,21 @@ def check_url(url: str) -> None:
     """Check what can be checked without the engine.
 
     Raises:
-        ValueError: The URL is invalid.
+        ValueError: The URL is invalid, or the library refuses its parameters.
         EngineMissing: The library is not installed.
     """
-    engine, library, extra = _LIBRARIES[EngineAddress.parse(url).scheme]
+    address = EngineAddress.parse(url)
+    engine, library, extra = _LIBRARIES[address.scheme]
     if not _installed(library):
         raise EngineMissing(engine, extra)
+    if address.scheme == KAFKA:
+        from escrowmq.replica.engines.kafka import check_options
+    else:
+        from escrowmq.replica.engines.nats_client import check_options
+    try:
+        check_options(address)
+    except ValueError as error:
+        raise ValueError(f"bad URL {redacted(url)}: {error}") from None
 
 
 def _installed(module: str) -> bool:

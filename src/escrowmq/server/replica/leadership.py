@@ -16,7 +16,7 @@ from escrowmq.config_replication import ReplicationSection
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.engines import EngineLog, SettingsWatch, open_log
 from escrowmq.replica.engines.settings import WrongSetting
-from escrowmq.server.fatal import restart
+from escrowmq.server.fatal import die, restart
 from escrowmq.server.listener import Bound
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.shipper import Shipper
@@ -46,6 +46,8 @@ class Leadership:
         """Lets the broker stop in order."""
         self.handed_over = False
         """Whether an operator wants another node to lead."""
+        self.ends = False
+        """Whether the process has been told to end. It does not begin again then."""
         self.patience_seconds = section.lease_seconds - section.silence_seconds
         """For how long nothing is delivered until another node probably leads."""
         self.shipper = Shipper(
@@ -70,7 +72,9 @@ class Leadership:
         self.shipper.submit(partial(self._follower.leader.report, lsn, now_ms, reason, took_ms))
 
     def resign(self) -> None:
-        """Let another node lead. Everything is written, and no client is connected. Blocks for a short time."""
+        """Let another node lead. Everything is written, and no client is connected. Blocks, also while the log does not
+        answer, so it belongs to a thread of its own.
+        """
         self.snapshots.stop()
         self._follower.write_places()
         self.shipper.stop(resign=True)
@@ -97,6 +101,8 @@ class Leadership:
         }
 
     def _deposed(self, error: BaseException) -> NoReturn:
+        if self.ends:
+            die(f"this node leads no more: {error}")
         restart(f"this node leads no more: {error}", self.child())
 
 

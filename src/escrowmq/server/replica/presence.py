@@ -86,8 +86,11 @@ class LeaderPresence:
 
     def _watch(self, url: str) -> None:
         """Return when the node at `url` cannot be reached, or another one is to be watched."""
-        parts = urlsplit(url)
-        address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
+        try:
+            parts = urlsplit(url)
+            address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
+        except ValueError:  # the other node has accepted it as its address
+            return
         seen = False
         while self._url == url and not self._stopped:
             began = time.monotonic()
@@ -101,7 +104,7 @@ class LeaderPresence:
                     self._gone = url
                     self.on_gone()
                 return
-            except OSError:
+            except (OSError, UnicodeError):  # or the name of the host is too long
                 return
             finally:
                 self._socket = None

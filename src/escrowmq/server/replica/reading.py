@@ -3,7 +3,7 @@
 A client of AMQP 0-9-1 says in its properties that it only reads (`client.reads`). To plan, it is served from a copy
 that was begun after the client has come, or that has all that was confirmed until then. For a task, it reads messages
 that another connection has found: any running copy that is not older than that one has them, at the same positions.
-The newest is such a copy.
+The newest is such a copy, unless a newer one has ended.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ MOST: Final = 3
 """The number of copies at one time. The oldest is ended for a further one; its clients go on with the newest."""
 MOST_CLIENTS: Final = 1000
 """The number of connections that are served, or wait for a copy, at one time."""
+ANSWER_SECONDS: Final = 30.0
+"""The time in which a copy must greet a client. One that does not is replaced."""
+END_SECONDS: Final = 0.5
+"""How long a take-over waits for copies that were killed. The memory of a large one takes the system longer."""
 _PIECE: Final = 1 << 18
 
 Start = Callable[[], Awaitable[ReadingProcess]]
@@ -41,6 +45,10 @@ class ReadingCopies:
         self._start = start
         self._synced = synced
         self._copies: list[ReadingProcess] = []  # oldest first
+        self._reached = 0
+        """The LSN up to which a copy has read. Other connections know messages that are not beyond it."""
+        self._ends = 0
+        """How often all copies had to end."""
         self._clients = 0
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None  # of the copy that was the newest when its last client left
@@ -71,8 +79,7 @@ class ReadingCopies:
             theirs, ours = await asyncio.open_unix_connection(sock=sock)
             try:
                 ours.write(begun)
-                for _ in range(skip):
-                    await _frame(theirs)
+                await self._greeting(copy, skip, theirs)
                 await _first_of(_pass_on(reader, ours), _pass_on(theirs, writer))
             finally:
                 ours.close()
@@ -80,19 +87,38 @@ class ReadingCopies:
             copy.clients -= 1
             self._left(copy)
 
+    async def _greeting(self, copy: ReadingProcess, frames: int, reader: asyncio.StreamReader) -> None:
+        """Drop the first frames of a copy."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                for _ in range(frames):
+                    await _frame(reader)
+        except TimeoutError:
+            if copy in self._copies:
+                _log.error("process %d has not answered for %g s, and is killed", copy.pid, ANSWER_SECONDS)
+                self._end(copy)
+            raise ReadingError(f"the copy for reads has not answered for {ANSWER_SECONDS:g} s; try again") from None
+
     async def _copy_for(self, kind: str) -> ReadingProcess:
         asked = asyncio.get_running_loop().time()
         async with self._starting:
             newest = self._newest()
-            if newest is not None and (kind == TASK or newest.asked >= asked):
+            if newest is not None and (newest.lsn >= self._reached if kind == TASK else newest.asked >= asked):
                 return newest
             try:
                 confirmed = await self._synced()
             except OperationRefused as error:
                 raise ReadingError(str(error)) from None
-            if newest is not None and newest.is_alive and newest.lsn >= confirmed:
+            if (
+                newest is not None and newest is self._newest() and newest.lsn >= confirmed
+            ):  # it has not ended meanwhile
                 return newest
+            ends = self._ends
             found = await self._start()
+            if ends != self._ends:
+                found.kill()
+                raise ReadingError("the files of this node have changed while they were read; try again")
+            self._reached = max(self._reached, found.lsn)
             _log.info("process %d serves reads from a copy of the journal up to LSN %#x", found.pid, found.lsn)
             self._copies.append(found)
             for older in self._copies[:-1]:
@@ -133,16 +159,19 @@ class ReadingCopies:
         copy.kill()
 
     def end(self) -> list[ReadingProcess]:
-        """End all copies at once, and return them. Their clients can come again."""
+        """End all copies at once, also one that is being made, and return the others. Their clients can come again."""
+        self._ends += 1
+        self._reached = 0
         ended = list(self._copies)
         for each in ended:
             self._end(each)
         return ended
 
     async def stop(self) -> None:
-        """End all copies, and wait until they have ended. No client may come any more."""
-        for each in self.end():
-            await each.wait()
+        """End all copies, and wait for a short time until they have ended. No client may come any more."""
+        ended = [asyncio.ensure_future(each.wait()) for each in self.end()]
+        if ended:
+            await asyncio.wait(ended, timeout=END_SECONDS)
 
 
 async def _frame(reader: asyncio.StreamReader) -> None:

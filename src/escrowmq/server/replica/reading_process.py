@@ -31,6 +31,7 @@ class ReadingProcess:
         self.clients = 0
         """The number of connections to it."""
         self._process = process
+        control.setblocking(False)  # a process that hangs must not hold up the standby
         self._control = control
 
     @classmethod

@@ -49,24 +49,30 @@ _MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
 
 def close_091(reason: str) -> bytes:
     """Return the answer to connection.open of AMQP 0-9-1."""
-    text = reason.encode()[:255].decode("utf-8", "ignore")
-    return method_frame(0, spec.ConnectionClose(CODE, text, 0, 0))
+    return method_frame(0, spec.ConnectionClose(CODE, _short(reason), 0, 0))
 
 
 def refuse_010(header: bytes, leader_url: str) -> bytes:
     """Return the answer to a client of AMQP 0-10."""
-    return header + control_frame(0, ConnectionClose010(CloseCode.CONNECTION_FORCED, refusal_text(leader_url)))
+    reason = _short(refusal_text(leader_url))
+    return header + control_frame(0, ConnectionClose010(CloseCode.CONNECTION_FORCED, reason))
+
+
+def _short(text: str) -> str:
+    """Return as much of a text as such an answer can have."""
+    return text.encode()[:255].decode("utf-8", "ignore")
 
 
 def refuse_10(leader_url: str) -> bytes:
     """Return the answer to a client of AMQP 1.0 that has logged in, with the leader's address if there is one."""
     error = Error("amqp:connection:forced", refusal_text(leader_url))
-    if leader_url:
+    with contextlib.suppress(ValueError):  # the leader may name something that is no address
         parts = urlsplit(leader_url)
-        info: dict[object, object] = {Symbol("network-host"): parts.hostname or ""}
-        if parts.port:
-            info[Symbol("port")] = parts.port
-        error = Error(REDIRECT, refusal_text(leader_url), info)
+        if parts.hostname:
+            info: dict[object, object] = {Symbol("network-host"): parts.hostname}
+            if parts.port:
+                info[Symbol("port")] = parts.port
+            error = Error(REDIRECT, refusal_text(leader_url), info)
     opened = Open("escrowmq", properties={Symbol("amqp:connection-establishment-failed"): True})
     return PROTOCOL_HEADER + b"".join(frame(0, encode_performative(each)) for each in (opened, Close(error)))
 

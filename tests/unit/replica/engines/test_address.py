@@ -47,6 +47,8 @@ def test_parameters_of_the_kafka_client_are_kept() -> None:
         ("kafka://one/t?acks=1", "there is no parameter 'acks'"),
         ("nats://one/t?flush=1", "there is no parameter 'flush'"),
         ("nats://one/t?replicas=2", "replicas must be 1, 3 or 5, not '2'"),
+        ("kafka://one/t?flush=maybe", "flush must be a number of entries from 1 on, not 'maybe'"),
+        ("kafka://one/t?flush=", "flush must be a number of entries from 1 on, not ''"),
     ],
 )
 def test_a_bad_url_is_refused_in_one_line(url: str, why: str) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from escrowmq.config_replication import ReplicationSection
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.settings import WrongSetting
+from escrowmq.replica.errors import Deposed
+from escrowmq.server.replica import leadership as module
 from escrowmq.server.replica.leadership import Leadership, told_of_settings
 from tests.unit.replica.logs import Log
 from tests.unit.server.replica.standbys import standby
@@ -31,18 +33,43 @@ def test_the_operator_is_told_when_the_settings_are_right_again(caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == ["the settings of the replicated log are right again"]
 
 
-@pytest.mark.parametrize(("acknowledge", "synced"), [("both", True), ("engine", False)])
-def test_the_setting_chooses_what_an_answer_waits_for(acknowledge: str, synced: bool, tmp_path: Path) -> None:
-    log = Log()
-    follower = standby(log, tmp_path)
+def leading(folder: Path, section: ReplicationSection) -> Leadership:
+    """A node that leads on a log of its own."""
+    follower = standby(Log(), folder)
     assert follower.run()
-    section = ReplicationSection.model_validate({"acknowledge": acknowledge})
     engine: Any = SimpleNamespace(approach=lambda: None)
     unused: Any = None
-    leadership = Leadership(follower, engine, unused, FileStorage(tmp_path / "unused"), section)
+    return Leadership(follower, engine, unused, FileStorage(folder / "unused"), section)
+
+
+@pytest.mark.parametrize(("acknowledge", "synced"), [("both", True), ("engine", False)])
+def test_the_setting_chooses_what_an_answer_waits_for(acknowledge: str, synced: bool, tmp_path: Path) -> None:
+    leadership = leading(tmp_path, ReplicationSection.model_validate({"acknowledge": acknowledge}))
     assert leadership.shipper.synced is synced
     leadership.shipper.stop(resign=False)
 
 
 def test_by_default_an_answer_waits_for_both() -> None:
     assert ReplicationSection().acknowledge == "both"
+
+
+@pytest.mark.parametrize(("ends", "done"), [(False, "restart"), (True, "die")])
+def test_a_deposed_leader_begins_again_unless_it_was_told_to_end(
+    ends: bool, done: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def end(how: str, text: str) -> NoReturn:
+        found.append((how, text))
+        raise SystemExit
+
+    monkeypatch.setattr(module, "restart", lambda text, _: end("restart", text))
+    monkeypatch.setattr(module, "die", lambda text: end("die", text))
+    leadership = leading(tmp_path, ReplicationSection())
+    leadership.shipper.stop(resign=False)
+    leadership.ends = ends
+    with pytest.raises(SystemExit):
+        leadership._deposed(Deposed(2, "amqp://b"))
+    ((how, text),) = found
+    assert how == done
+    assert "amqp://b leads now" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +55,17 @@ def test_a_process_that_ended_is_gone(presence: LeaderPresence) -> None:
     connection.close()
     assert told.wait(30)
     assert presence.is_gone
+
+
+@pytest.mark.parametrize("other", ["amqp://leader:port", "amqp://[::1", f"amqp://{'a' * 100}.example:5672"])
+def test_an_address_that_is_none_does_not_end_the_watch(presence: LeaderPresence, other: str) -> None:
+    presence.watch(other)
+    time.sleep(0.1)
+    node = Node()
+    presence.watch(node.url)
+    node.accept().close()
+    assert not presence.is_gone
+    node.end()
 
 
 def test_a_process_that_only_closes_connections_is_there(presence: LeaderPresence) -> None:

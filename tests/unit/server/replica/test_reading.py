@@ -24,12 +24,12 @@ class FakeCopy(ReadingProcess):
 
     def __init__(self, number: int, lsn: int, asked: float) -> None:
         self.pid_, self.lsn, self.asked, self.clients = number, lsn, asked, 0
-        self.ended = False
+        self.ended = self.hangs = self.lingers = False
         self.ends: list[socket.socket] = []
 
     @property
     def is_alive(self) -> bool:
-        return not self.ended
+        return not self.ended or self.lingers
 
     @property
     def pid(self) -> int:
@@ -37,7 +37,7 @@ class FakeCopy(ReadingProcess):
 
     def connect(self, peer: Peer) -> socket.socket:
         ours, theirs = socket.socketpair()
-        theirs.sendall(FRAME + b"%d" % self.pid_)
+        theirs.sendall(b"" if self.hangs else FRAME + b"%d" % self.pid_)
         self.ends.append(theirs)
         ours.setblocking(False)
         return ours
@@ -49,6 +49,8 @@ class FakeCopy(ReadingProcess):
 
     async def wait(self) -> None:
         assert self.ended
+        if self.lingers:
+            await asyncio.sleep(60)
 
 
 class Site:
@@ -59,6 +61,7 @@ class Site:
         self.refusal = ""
         self.copies: list[FakeCopy] = []
         self.hold: asyncio.Event | None = None
+        self.asking: asyncio.Event | None = None
         self.reading = ReadingCopies(self._start, self._synced)
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
@@ -66,6 +69,8 @@ class Site:
     async def _synced(self) -> int:
         if self.refusal:
             raise OperationRefused(self.refusal)
+        if self.asking is not None:
+            await self.asking.wait()
         return self.confirmed
 
     async def _start(self) -> FakeCopy:
@@ -228,6 +233,63 @@ def test_a_copy_that_has_ended_is_replaced() -> None:
     at_a_standby(test)
 
 
+def test_a_task_does_not_get_a_copy_that_is_older_than_one_that_has_ended() -> None:
+    async def test(site: Site) -> None:
+        older = await site.client(PLAN)
+        site.confirmed = 1
+        newer = await site.client(PLAN)
+        site.copies[1].kill()
+        assert (await site.client(TASK))[0] == "2"
+        assert (older[0], newer[0]) == ("0", "1")
+
+    at_a_standby(test)
+
+
+def test_a_task_does_not_get_an_older_copy_because_the_newest_had_no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.3)
+
+    async def test(site: Site) -> None:
+        older = await site.client(PLAN)
+        site.confirmed = 1
+        (await site.client(PLAN))[1].close()
+        await asyncio.sleep(0.6)
+        assert site.ended == [False, True]
+        assert (await site.client(TASK))[0] == "2"
+        older[1].close()
+
+    at_a_standby(test)
+
+
+def test_a_copy_that_ends_while_a_plan_asks_what_is_confirmed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.3)
+
+    async def test(site: Site) -> None:
+        (await site.client(PLAN))[1].close()
+        await site.left()
+        site.copies[0].lingers = True  # as a process does that was killed just now
+        site.asking = asyncio.Event()
+        second = asyncio.ensure_future(site.client(PLAN))
+        await asyncio.sleep(0.6)
+        assert site.ended == [True]
+        site.asking.set()
+        assert (await second)[0] == "1"
+
+    at_a_standby(test)
+
+
+def test_a_copy_that_greets_nobody_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+
+    async def test(site: Site) -> None:
+        await site.client(PLAN)
+        site.copies[0].hangs = True
+        assert "has not answered for 0.2 s" in (await site.client(TASK))[0]
+        assert site.ended == [True]
+        assert (await site.client(TASK))[0] == "1"
+
+    at_a_standby(test)
+
+
 def test_a_client_is_told_why_no_copy_can_be_made() -> None:
     async def test(site: Site) -> None:
         site.refusal = "this node still reads the replicated log"
@@ -261,6 +323,20 @@ def test_copies_of_files_that_change_are_replaced() -> None:
     at_a_standby(test)
 
 
+def test_a_copy_that_is_made_while_files_change_serves_nobody() -> None:
+    async def test(site: Site) -> None:
+        site.hold = asyncio.Event()
+        first = asyncio.ensure_future(site.client(PLAN))
+        await site.left()
+        site.reading.end()
+        site.hold.set()
+        assert "have changed while they were read" in (await first)[0]
+        assert site.ended == [True]
+        assert (await site.client(TASK))[0] == "1"
+
+    at_a_standby(test)
+
+
 def test_all_copies_end_at_once_when_the_node_leads_or_stops() -> None:
     async def test(site: Site) -> None:
         for _ in range(2):
@@ -268,5 +344,14 @@ def test_all_copies_end_at_once_when_the_node_leads_or_stops() -> None:
             await site.client(PLAN)
         await site.reading.stop()
         assert all(site.ended)
+
+    at_a_standby(test)
+
+
+def test_a_copy_that_ends_slowly_does_not_keep_the_node_from_leading() -> None:
+    async def test(site: Site) -> None:
+        await site.client(PLAN)
+        site.copies[0].lingers = True
+        await asyncio.wait_for(site.reading.stop(), 10)
 
     at_a_standby(test)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,27 @@ def test_a_process_that_takes_too_long_is_killed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("escrowmq.server.replica.reading_process.START_SECONDS", 0.01)
     with pytest.raises(ReadingError):
         asyncio.run(asyncio.wait_for(ReadingProcess.start(Config(data_dir=tmp_path)), 60))
+
+
+def test_a_process_that_takes_no_clients_does_not_hold_up_the_standby() -> None:
+    control, theirs = socket.socketpair()
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    process: Any = None
+    hanging = ReadingProcess(process, control, 0.0)
+    found: list[socket.socket] = []
+
+    def pass_clients() -> None:
+        with contextlib.suppress(ReadingError):
+            for _ in range(1000):
+                found.append(hanging.connect(Peer("127.0.0.1", 5)))
+
+    passing = threading.Thread(target=pass_clients, daemon=True)
+    passing.start()
+    passing.join(10)
+    assert not passing.is_alive()
+    assert len(found) < 1000
+    for sock in (control, theirs, *found):
+        sock.close()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,20 @@ def test_without_a_leader_a_client_of_amqp_10_is_only_disconnected() -> None:
     assert closed.error.condition == "amqp:connection:forced"
 
 
+@pytest.mark.parametrize("leader", ["amqp://leader.example:port", "amqp://[::1", "leader"])
+def test_a_leader_that_names_no_address_does_not_keep_a_client_of_amqp_10_from_its_answer(leader: str) -> None:
+    _, closed = performatives(asked(PROTOCOL_HEADER, leader=leader).partition(PROTOCOL_HEADER)[2])
+    assert isinstance(closed, Close)
+    assert closed.error is not None
+    assert closed.error.condition == "amqp:connection:forced"
+    assert closed.error.description == f"this node is a standby; the leader is {leader}"
+
+
+def test_a_client_of_amqp_010_is_told_as_much_of_a_long_address_as_it_can_be() -> None:
+    answer = asked(b"AMQP\x01\x01\x00\x0a", leader=f"amqp://{'a' * 1000}")
+    assert b"this node is a standby; the leader is amqp://aaa" in answer
+
+
 def test_an_unknown_protocol_gets_a_header() -> None:
     assert asked(b"GET / HT") == b"AMQP\x00\x00\x09\x01"
 
