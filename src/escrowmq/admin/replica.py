@@ -18,7 +18,7 @@ def refusal_text(leader_url: str) -> str:
     """Return the line with which a standby refuses what only the leader does."""
     if leader_url:
         return f"this node is a standby; the leader is {leader_url}"
-    return "this node is a standby, and no node leads now"
+    return "this node is a standby, and knows of no leader"
 
 
 class ReplicaAdmin:

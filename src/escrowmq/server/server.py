@@ -180,7 +180,10 @@ class Server:
             self._leadership.serve()
         self._supervisor.ready(", ".join(each.url for each in self._bound))
         await self._stop.wait()
-        self._supervisor.stopping()
+        if self._leadership is not None and self._leadership.handed_over:
+            self._supervisor.hands_over()
+        else:
+            self._supervisor.stopping()
         await self._leave()
 
     # -- starting
@@ -257,6 +260,8 @@ class Server:
             if self._leadership is not None and self._leadership.is_silent():
                 die("this node stops without an answer of the replicated log, which may never come")
             self._hurry.set()
+        if self._leadership is not None:
+            self._leadership.handed_over = False  # it does not begin again
         self._stop.set()
         _log.info("%s: stopping%s", number.name, ", at once" if self._hurry.is_set() else "")
 

@@ -13,6 +13,7 @@ from escrowmq.config_replication import ReplicationSection
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.server.replica.leadership import Leadership, told_of_settings
+from escrowmq.server.supervisor import Supervisor
 from tests.unit.replica.logs import Log
 from tests.unit.server.replica.standbys import standby
 
@@ -39,7 +40,7 @@ def test_the_setting_chooses_what_an_answer_waits_for(acknowledge: str, synced: 
     section = ReplicationSection.model_validate({"acknowledge": acknowledge})
     engine: Any = SimpleNamespace(approach=lambda: None)
     unused: Any = None
-    leadership = Leadership(follower, engine, unused, FileStorage(tmp_path / "unused"), section)
+    leadership = Leadership(follower, engine, unused, FileStorage(tmp_path / "unused"), section, Supervisor("", 0))
     assert leadership.shipper.synced is synced
     leadership.shipper.stop(resign=False)
 
