@@ -62,6 +62,11 @@ class EngineAddress:
         return f"escrowmq.{self.name}"
 
     @property
+    def too_few(self) -> str:
+        """What to add to the engine's word that it has too few nodes."""
+        return f"; an engine of fewer than {self.replicas} nodes needs another number in the URL, such as ?replicas=1"
+
+    @property
     def quorum(self) -> int:
         """The copies that an acknowledged entry has."""
         return self.replicas // 2 + 1
