@@ -58,7 +58,10 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield "leader     none that this node knows of"
     if found["reading"]:
         yield "reading    this node still reads the replicated log, and cannot take over before it has read it"
-    yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
+    if found["reading"] and not found["lsn"]:
+        yield "journal    not compared with the log yet; `escrowmq inspect` shows what this node has"
+    else:
+        yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
     if found.get("silent"):
         yield "silent     the replicated log does not answer, so clients wait, and what is shown here may be old"
     if found["fault"]:
