@@ -117,7 +117,11 @@ class Standby:
             self._http.start()
         try:
             self._followed = await self._reached()
-            return await self._follow(self._followed) if self._followed is not None else None
+            if self._followed is None:
+                return None
+            if self._stop.is_set():  # the signal came while the log was opened
+                self._followed.follower.stop()
+            return await self._follow(self._followed)
         finally:
             self._admin.stop()
             self._refusing.stop()
