@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from escrowmq.admin.socket.client import ask
 from escrowmq.cli.replica import replica
 from escrowmq.client import connect
+from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
-from tests.replicas import ReplicaBrokers
+from tests.replicas import ReplicaBroker, ReplicaBrokers
 
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
 
@@ -26,6 +27,11 @@ SIGN = "WATCHDOG=1"
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsNodes]:
     with NatsNodes(tmp_path_factory.mktemp("nats"), 1) as nodes:
         yield nodes
+
+
+def reported(leader: ReplicaBroker) -> bool:
+    """Return whether a standby has reported to the leader that it follows."""
+    return any(row["role"] == "standby" for row in leader.standing().get("nodes", ()))
 
 
 def test_a_node_is_ready_as_a_standby_and_alive_also_after_a_hand_over(nats: NatsNodes, tmp_path: Path) -> None:
@@ -49,7 +55,7 @@ def test_a_node_is_ready_as_a_standby_and_alive_also_after_a_hand_over(nats: Nat
             assert [told(), told()] == standby
             assert told() == f"READY=1\nSTATUS=Serving amqp://127.0.0.1:{first.port}\n"
             second.begin()
-            brokers.followed()
+            wait_until(lambda: reported(first), 60, "the report of the standby")
             result = CliRunner().invoke(replica, ["handover", "--data-dir", str(first.data_dir)])
             assert result.exit_code == 0, result.output
             assert told() == "STATUS=Closing connections, so that another node leads\n"
@@ -65,10 +71,10 @@ def test_a_node_is_ready_as_a_standby_and_alive_also_after_a_hand_over(nats: Nat
 def test_a_node_that_is_told_to_stop_while_it_hands_over_does_not_begin_again(nats: NatsNodes, tmp_path: Path) -> None:
     with ReplicaBrokers(tmp_path, nats.url("stopped"), 2) as brokers:
         leader = brokers.leader()
-        brokers.followed()
         with connect(leader.url), socket.create_connection(("127.0.0.1", leader.port)) as mute:
             mute.sendall(b"AMQP\0\0\x09\x01")  # the leader waits for this client, which answers nothing
             time.sleep(0.2)
+            wait_until(lambda: reported(leader), 60, "the report of the standby")
             ask(leader.data_dir, "replica.handover")
             leader.signal(signal.SIGTERM)
             assert leader.wait() == 0
