@@ -1,8 +1,9 @@
-"""A broker that starts while the engine of the replicated log does not answer: it waits as a standby, and says why."""
+"""A broker that starts or stops while the engine of the replicated log does not answer: it waits, and says why."""
 
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pika
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from pika.exceptions import AMQPError
 
 from escrowmq.cli.replica import replica
+from escrowmq.server.fatal import EXIT_CODE
 from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
 from tests.integration.test_server_http import HttpBroker
@@ -54,3 +56,19 @@ def test_a_broker_that_waits_for_its_engine_stops_in_order(tmp_path: Path) -> No
         assert node.terminate() == 0
     finally:
         node.kill()
+
+
+def test_a_second_signal_ends_a_leader_that_waits_for_its_engine(tmp_path: Path) -> None:
+    with NatsNodes(tmp_path / "nats", 1) as engine:
+        node = ReplicaBroker(tmp_path, "n1", engine.url("lost"))
+        try:
+            node.begin()
+            wait_until(lambda: serves(node), 60, "a leader")
+            engine.kill(0)
+            node.signal(signal.SIGTERM)
+            wait_until(lambda: "SIGTERM: stopping" in node.log(), 60, "the first signal")
+            node.signal(signal.SIGTERM)  # before the leader counts as silent
+            assert node.wait(8) == EXIT_CODE
+        finally:
+            node.kill()
+    assert "stops without an answer of the replicated log" in node.log()

@@ -102,7 +102,8 @@ class Following:
         self._storage.finish(COPYING)
         before = self.copy
         copy = self.copy = self._new_copy()  # its end shows operators how far this node is
-        _log.info("this node has no journal, and copies it from the replicated log")
+        if self._log.end() > self._log.begin():
+            _log.info("this node has no journal, and copies it from the replicated log")
         try:
             tail = begun_by_map(self._log, copy)
         except EntriesLost as error:  # the leader may just have trimmed it
