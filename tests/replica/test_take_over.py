@@ -143,6 +143,7 @@ def test_a_hand_over_takes_less_time_than_the_lease(brokers: ReplicaBrokers) -> 
     leader = brokers.leader()
     with Producer(brokers) as producer:
         producer.more()
+        wait_until(lambda: len(leader.standing().get("nodes", ())) > 1, 60, "the report of a standby")
         result = CliRunner().invoke(replica, ["handover", "--data-dir", str(leader.data_dir)])
         assert result.exit_code == 0, result.output
         brokers.leader(but=leader)

@@ -9,6 +9,7 @@ from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.ports import BrokerProcess
 
 SILENT: Final = "the replicated log does not answer, so no node can take over; try again when it answers"
+NO_STANDBY: Final = "no standby has reported lately, so no node would take over; see `escrowmq replica status`"
 CUT_OFF: Final = "cut off"
 """What a leader says of itself that accepts no clients."""
 ALONE: Final = "this broker has its journal alone; see `escrowmq serve --replicate`"
@@ -18,7 +19,7 @@ def refusal_text(leader_url: str) -> str:
     """Return the line with which a standby refuses what only the leader does."""
     if leader_url:
         return f"this node is a standby; the leader is {leader_url}"
-    return "this node is a standby, and no node leads now"
+    return "this node is a standby, and knows of no leader"
 
 
 class ReplicaAdmin:
@@ -36,7 +37,13 @@ class ReplicaAdmin:
         return found
 
     async def hand_over(self) -> None:
-        """Let another node lead. This one disconnects its clients, and begins again as a standby."""
-        if (await self.status()).get("silent"):
+        """Let another node lead. This one disconnects its clients, and begins again as a standby.
+
+        Raises OperationRefused while no other node could take over.
+        """
+        standing = await self.status()
+        if standing.get("silent"):
             raise OperationRefused(SILENT)
+        if not any(row["role"] == "standby" and not row["behind_seconds"] for row in standing["nodes"]):
+            raise OperationRefused(NO_STANDBY)
         self._process.hand_over()

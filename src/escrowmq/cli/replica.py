@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,6 +14,9 @@ from escrowmq.admin.socket.client import ask
 from escrowmq.cli.options import asks, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
 from escrowmq.text import size
+
+_ASKED_SECONDS: Final = 6.0
+"""A node asks the engine every five seconds, and waits ten seconds for the answer."""
 
 
 @click.group(cls=CommandGroup)
@@ -49,17 +52,34 @@ def status(data_dir: Path, as_json: bool) -> None:
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"node       {found['node']} ({found['role']})"
-    yield f"leader     {found['leader'] or 'none'} {found['leader_url']} since epoch {found['epoch']}"
-    yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
+    if found["leader"]:
+        yield f"leader     {found['leader']} {found['leader_url']} since epoch {found['epoch']}"
+    else:
+        yield "leader     none that this node knows of"
+    if found["reading"]:
+        yield "reading    this node still reads the replicated log, and cannot take over before it has read it"
+    if found["reading"] and not found["lsn"]:
+        yield "journal    not compared with the log yet; `escrowmq inspect` shows what this node has"
+    else:
+        yield f"journal    up to LSN {found['lsn']:#x}, position {found['position']} of the log"
     if found.get("silent"):
         yield "silent     the replicated log does not answer, so clients wait, and what is shown here may be old"
     if found["fault"]:
         yield f"fault      {found['fault']}"
     engine = found["engine"]
-    reach = "reachable" if engine["reachable"] else f"does not answer: {engine['fault'] or 'not asked yet'}"
+    if not engine["reachable"]:
+        reach = f"does not answer: {engine['fault']}" if engine["fault"] else "has not answered yet"
+    elif engine["answered_seconds"] > _ASKED_SECONDS:
+        reach = f"last answered {_age(engine['answered_seconds'])} ago"
+    else:
+        reach = "reachable"
     copies = f", {engine['in_sync']} of {engine['replicas']} replicas in sync, led by {engine['leader'] or 'none'}"
     yield f"engine     {engine['engine'] or 'unknown'} ({reach}){copies if engine['reachable'] else ''}"
-    yield f"settings   {'; '.join(engine['wrong_settings']) or 'right'}, checked {_age(engine['checked_seconds'])} ago"
+    if engine["checked_seconds"] is None:
+        yield "settings   not checked yet"
+    else:
+        checked = f"checked {_age(engine['checked_seconds'])} ago"
+        yield f"settings   {'; '.join(engine['wrong_settings']) or 'right'}, {checked}"
     for each in found["nodes"]:
         behind = f"{size(each['behind_bytes'])} and {_age(each['behind_seconds'])} behind"
         ago = f" {_age(each['reported_seconds'])} ago" if each["reported_seconds"] >= 1 else ""

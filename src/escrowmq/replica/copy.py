@@ -115,7 +115,10 @@ class DiskCopy:
             return
         frames = list(JournalFile(self._storage, names[0]).walk())
         if len(names) > 1 or self.snapshot_lsn or self.greatest_epoch or not self._began or len(frames) > _UNCOUNTED:
-            raise CopyRefused(f"the data directory has another journal than the log: see {names[0]}")
+            raise CopyRefused(
+                f"the data directory has another journal than the replicated log, in {names[0]}; start this node with "
+                "an empty data directory, or with another topic or stream"
+            )
         self._delete_for_good(names[0])
         if frames:
             self._events.cut(frames[0].lsn, len(frames))

@@ -54,6 +54,7 @@ LEAVE_SECONDS: Final = 3.0
 """The time that clients have to close their connections when the broker stops."""
 HAND_OVER_SECONDS: Final = 0.3
 """The same if another node is to lead."""
+_SILENCE_POLL_SECONDS: Final = 0.2
 GC_THRESHOLDS: Final = (5_000, 1, 100_000)
 """A young collection examines 5,000 new objects in about 0.5 ms, a middle one the survivors of three of them in 2 to
 4 ms. With survivors of 60,000 objects, a middle one took 7 to 27 ms while 50,000 queues were declared. Full collections
@@ -180,7 +181,10 @@ class Server:
             self._leadership.serve()
         self._supervisor.ready(", ".join(each.url for each in self._bound))
         await self._stop.wait()
-        self._supervisor.stopping()
+        if self._leadership is not None and self._leadership.handed_over:
+            self._supervisor.hands_over()
+        else:
+            self._supervisor.stopping()
         await self._leave()
 
     # -- starting
@@ -258,13 +262,19 @@ class Server:
             again = again and (leadership.ends or not leadership.handed_over)  # a hand-over is no first signal
             leadership.ends = True
         if again:
-            if leadership is not None and leadership.is_silent():
-                die("this node stops without an answer of the replicated log, which may never come")
             self._hurry.set()
+            if leadership is not None:
+                self._end_if_silent(leadership)
         self._stop.set()
         _log.info("%s: stopping%s", number.name, ", at once" if self._hurry.is_set() else "")
 
     # -- stopping
+
+    def _end_if_silent(self, leadership: Leadership) -> None:
+        """Wait no longer for the replicated log if it does not answer, now or later."""
+        if leadership.is_silent():
+            die("this node stops without an answer of the replicated log, which may never come")
+        asyncio.get_running_loop().call_later(_SILENCE_POLL_SECONDS, self._end_if_silent, leadership)
 
     async def _leave(self) -> None:
         """Accept no more clients, close connections, sync the journal, and take a snapshot for the next start."""
@@ -296,7 +306,7 @@ class Server:
         self._password_threads.shutdown(cancel_futures=True)
         self._journal.close()
         if self._leadership is not None:
-            await asyncio.to_thread(self._leadership.resign)  # signals are heard meanwhile
+            await asyncio.to_thread(self._leadership.resign)  # a second signal must be heard meanwhile
         self._supervisor.rest()
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)

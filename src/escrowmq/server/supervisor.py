@@ -2,6 +2,10 @@
 
 The supervisor names a datagram socket in `NOTIFY_SOCKET`, and the time after which a silent process counts as hung in
 `WATCHDOG_USEC` (sd_notify(3), sd_watchdog_enabled(3)). Without the first variable nothing is sent.
+
+A standby is ready when it has read the replicated log, because its supervisor would otherwise wait until it leads. From
+its start until it serves clients, a thread gives the signs of life: no event loop runs while the process waits for the
+log or reads its journal, and the supervisor may know the process from the time when it led before.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -26,6 +31,7 @@ class Supervisor:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._pause = watchdog_seconds / _SIGNS_IN_TIME
         self._timer: asyncio.TimerHandle | None = None
+        self._leads = threading.Event()
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Supervisor:
@@ -42,6 +48,24 @@ class Supervisor:
         if self._address and self._pause:
             self._live()
 
+    def waits_for_log(self) -> None:
+        """Report that this process is to be a standby, and from now on until `leads` that it is alive."""
+        self._send("STATUS=Reading the replicated log\n")
+        if self._address and self._pause:
+            threading.Thread(target=self._live_on_thread, name="signs-of-life", daemon=True).start()
+
+    def stands_by(self) -> None:
+        """Report that this process is a standby. It may be called on any thread."""
+        self._send("READY=1\nSTATUS=Standby, follows the replicated log\n")
+
+    def leads(self) -> None:
+        """End the signs of life of a standby."""
+        self._leads.set()
+
+    def hands_over(self) -> None:
+        """Report that the process begins again as a standby. The signs of life go on until `rest`."""
+        self._send("STATUS=Closing connections, so that another node leads\n")
+
     def stopping(self) -> None:
         """Report that the broker stops. The signs of life go on until `rest`."""
         self._send("STOPPING=1\nSTATUS=Closing connections and syncing the journal\n")
@@ -54,6 +78,10 @@ class Supervisor:
     def _live(self) -> None:
         self._send("WATCHDOG=1\n")
         self._timer = asyncio.get_running_loop().call_later(self._pause, self._live)
+
+    def _live_on_thread(self) -> None:
+        while not self._leads.wait(self._pause):
+            self._send("WATCHDOG=1\n")
 
     def _send(self, state: str) -> None:
         if not self._address:

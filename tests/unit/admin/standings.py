@@ -16,6 +16,7 @@ def standing(**more: Any) -> dict[str, Any]:
     return {
         "node": "n1",
         "role": "leader",
+        "reading": False,
         "epoch": 4,
         "leader": "n1",
         "leader_url": "amqp://n1",

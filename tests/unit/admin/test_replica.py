@@ -10,7 +10,11 @@ import pytest
 from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.replica import ReplicaAdmin
 from tests.unit.admin.processes import FakeProcess
+from tests.unit.admin.standings import standing
 from tests.unit.wire.amqp091.clients import server
+
+LEADER = {"role": "leader", "behind_seconds": 0.0}
+FOLLOWING = {"role": "standby", "behind_seconds": 0.0}
 
 
 async def done(operation: Operation) -> Any:
@@ -27,16 +31,24 @@ def test_a_broker_alone_refuses() -> None:
 
 def test_a_leader_shows_its_standing_and_hands_over() -> None:
     process = FakeProcess(server())
-    process.standing = {"role": "leader", "silent": False}
+    process.standing = standing() | {"nodes": [LEADER, FOLLOWING]}
     operations = ReplicaAdmin(process).operations
     assert asyncio.run(done(operations["replica.status"])) == process.standing
     asyncio.run(done(operations["replica.handover"]))
     assert process.handed_over
 
 
-def test_a_leader_keeps_its_clients_while_nobody_could_take_over() -> None:
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"silent": True}, "the replicated log does not answer"),
+        ({"nodes": [LEADER]}, "no standby has reported lately"),
+        ({"nodes": [LEADER, FOLLOWING | {"behind_seconds": 12.0}]}, "no standby has reported lately"),
+    ],
+)
+def test_a_leader_keeps_its_clients_while_nobody_could_take_over(more: dict[str, Any], why: str) -> None:
     process = FakeProcess(server())
-    process.standing = {"role": "leader", "silent": True}
-    with pytest.raises(OperationRefused, match="does not answer"):
+    process.standing = standing() | {"nodes": [LEADER, FOLLOWING]} | more
+    with pytest.raises(OperationRefused, match=why):
         asyncio.run(done(ReplicaAdmin(process).operations["replica.handover"]))
     assert not process.handed_over

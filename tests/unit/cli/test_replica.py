@@ -25,6 +25,24 @@ def test_a_node_that_cannot_follow_says_why() -> None:
     assert "fault      no route" in lines
     assert "engine     NATS (does not answer: no route)" in lines
     assert "settings   right, checked 12 s ago" in lines
+    assert "leader     none that this node knows of" in lines
+
+
+def test_a_node_that_still_reads_the_log_says_so() -> None:
+    shown = [line for line in _lines(standing(reading=True)) if line.startswith("reading")]
+    assert shown == ["reading    this node still reads the replicated log, and cannot take over before it has read it"]
+
+
+def test_settings_that_were_not_checked_yet_are_not_called_right() -> None:
+    engine = standing()["engine"] | {"checked_seconds": None, "wrong_settings": []}
+    assert "settings   not checked yet" in _lines(standing(engine=engine))
+
+
+def test_an_engine_that_was_asked_in_vain_is_not_called_reachable() -> None:
+    (line,) = (
+        line for line in _lines(standing(engine=standing()["engine"] | {"answered_seconds": 9.0})) if "NATS" in line
+    )
+    assert line.startswith("engine     NATS (last answered 9 s ago), ")
 
 
 def test_a_leader_without_an_answer_of_the_log_says_that_clients_wait() -> None:

@@ -49,6 +49,14 @@ def test_without_a_leader_the_page_says_so() -> None:
     assert "No node leads now" in page(StandbySite(leader_url=""))
 
 
+def test_a_node_that_still_reads_the_log_does_not_say_that_it_has_read_it_or_that_nobody_leads() -> None:
+    text = page(StandbySite(leader_url="", reading=True))
+    assert "This node still reads the replicated log." in text
+    assert "It does not know yet which node leads." in text
+    assert "has read the replicated log to its end" not in text
+    assert "No node leads now" not in text
+
+
 def test_the_page_refreshes_itself() -> None:
     answer = StandbySite().request("GET", "/console/?standby=1", {"hx-request": "true"})
     assert answer.status == 200

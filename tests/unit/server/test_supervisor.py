@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from escrowmq.server.supervisor import Supervisor
+from tests.broker import wait_until
 
 
 @pytest.fixture
@@ -71,3 +73,26 @@ def test_a_supervisor_that_is_gone_is_reported(tmp_path: Path, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         Supervisor.of({"NOTIFY_SOCKET": str(tmp_path / "absent")}).stopping()
     assert "the service manager cannot be notified (NOTIFY_SOCKET): " in caplog.text
+
+
+def test_a_standby_is_ready_and_alive_until_it_leads(manager: socket.socket) -> None:
+    supervisor = Supervisor.of({"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "3000"})
+    supervisor.waits_for_log()
+    assert manager.recv(200) == b"STATUS=Reading the replicated log\n"
+    assert {manager.recv(200) for _ in range(3)} == {b"WATCHDOG=1\n"}  # without an event loop
+    supervisor.stands_by()
+    states = {manager.recv(200) for _ in range(3)}
+    assert states == {b"WATCHDOG=1\n", b"READY=1\nSTATUS=Standby, follows the replicated log\n"}
+    supervisor.leads()
+    wait_until(lambda: "signs-of-life" not in {each.name for each in threading.enumerate()}, 30, "no more signs")
+
+
+def test_a_standby_without_a_watchdog_gives_no_signs(manager: socket.socket) -> None:
+    supervisor = Supervisor.of({"NOTIFY_SOCKET": manager.getsockname()})
+    supervisor.waits_for_log()
+    assert "signs-of-life" not in {each.name for each in threading.enumerate()}
+
+
+def test_a_broker_that_hands_over_does_not_say_that_it_stops(manager: socket.socket) -> None:
+    Supervisor.of({"NOTIFY_SOCKET": manager.getsockname()}).hands_over()
+    assert manager.recv(200) == b"STATUS=Closing connections, so that another node leads\n"

@@ -352,7 +352,11 @@ def replication(standing: Figures) -> Iterator[Metric]:
         ("epoch", "The epoch of the leader, as this node knows it.", standing["epoch"]),
         ("lsn", "The end of this node's journal.", standing["lsn"]),
         ("behind_bytes", "What this node knows of and has not copied.", own["behind_bytes"]),
-        ("behind_seconds", "How long ago this node had read the log to its end.", own["behind_seconds"]),
+        (
+            "behind_seconds",
+            "How long ago this node had read the log to its end, or since when it reads it.",
+            own["behind_seconds"],
+        ),
         ("engine_reachable", "Whether the engine answers this node.", engine["reachable"]),
         ("engine_replicas", "The copies of the log that there should be.", engine["replicas"]),
         ("engine_in_sync", "The copies that have all that is acknowledged.", engine["in_sync"]),

@@ -63,6 +63,11 @@ class EngineAddress:
         return f"escrowmq.{self.name}"
 
     @property
+    def too_few(self) -> str:
+        """What to add to the engine's word that it has too few nodes."""
+        return f"; an engine of fewer than {self.replicas} nodes needs another number in the URL, such as ?replicas=1"
+
+    @property
     def quorum(self) -> int:
         """The copies that an acknowledged entry has."""
         return self.replicas // 2 + 1
@@ -78,7 +83,7 @@ class EngineAddress:
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"bad URL {shown}: no engine is called {scheme!r}; there are {', '.join(DEFAULT_PORTS)}")
         if not _NAMES[scheme].fullmatch(name):
-            raise ValueError(f"bad URL {shown}: {name!r} is not a name that the engine permits")
+            raise ValueError(f"bad URL {shown}: {name!r} is no name of a topic or stream: use letters, digits, - and _")
         options = dict(parse_qsl(query or "", keep_blank_values=True))
         for option in options:
             if option not in OPTIONS[scheme] and not (scheme == KAFKA and option.startswith(CLIENT_OPTIONS)):

@@ -63,9 +63,10 @@ class KafkaTopic:
             self._wait(self._admin.create_topics([topic], operation_timeout=self._timeout)[self.address.name])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another node was faster
+                few = error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
                 raise ConnectionError(
                     f"{self._where} with {self.address.replicas} replicas cannot be created on Kafka at "
-                    f"{self.address}: {error.args[0].str()}"
+                    f"{self.address}: {error.args[0].str()}{self.address.too_few if few else ''}"
                 ) from None
 
     def check(self) -> list[WrongSetting]:

@@ -35,6 +35,7 @@ _PAUSE: Final = 0.1
 _ANSWER_SECONDS: Final = 2.0
 _STREAM_NOT_FOUND: Final = 10059
 _NO_PEERS: Final = 10005
+_NO_CLUSTER: Final = 10074
 
 
 class StreamMissing(Exception):  # noqa: N818 - named after the event
@@ -63,9 +64,10 @@ class NatsStream:
             }
             answer = await self._create(settings)
             if "error" in answer:
+                few = answer["error"].get("err_code") in (_NO_PEERS, _NO_CLUSTER)
                 raise ConnectionError(
                     f"{self._where} with {self.address.replicas} replicas cannot be created on NATS at "
-                    f"{self.address}: {answer['error'].get('description')}"
+                    f"{self.address}: {answer['error'].get('description')}{self.address.too_few if few else ''}"
                 ) from None
 
     async def _create(self, settings: dict[str, object]) -> dict[str, Any]:

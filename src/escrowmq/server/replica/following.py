@@ -100,12 +100,16 @@ class Following:
         self._storage.create(COPYING)
         self._storage.sync(COPYING)
         self._storage.finish(COPYING)
-        copy = self._new_copy()
+        before = self.copy
+        copy = self.copy = self._new_copy()  # its end shows operators how far this node is
+        if self._log.end() > self._log.begin():
+            _log.info("this node has no journal, and copies it from the replicated log")
         try:
             tail = begun_by_map(self._log, copy)
         except EntriesLost as error:  # the leader may just have trimmed it
             raise EntriesTrimmed(self._log.begin(), error.position) from error
         if tail is None:
+            self.copy = before
             self._storage.delete(COPYING)
             return False
         self._use(copy, tail)

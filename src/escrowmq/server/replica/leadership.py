@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from escrowmq.config import Config
 from escrowmq.config_replication import ReplicationSection
@@ -19,14 +19,13 @@ from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.server.fatal import die, restart
 from escrowmq.server.listener import Bound
 from escrowmq.server.replica.follower import Follower
+from escrowmq.server.replica.names import node_names
 from escrowmq.server.replica.shipper import Shipper
 from escrowmq.server.replica.snapshots import SnapshotShipping
-from escrowmq.server.replica.standby import Standby
+from escrowmq.server.replica.standby import Followed, Standby
 from escrowmq.server.replica.status import described
+from escrowmq.server.supervisor import Supervisor
 from escrowmq.urls import redacted
-
-T = TypeVar("T")
-_RETRY_SECONDS: Final = 1.0
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -35,9 +34,16 @@ class Leadership:
     """This node leads. `shipper` appends its frames until it is deposed, when the process begins again as a standby."""
 
     def __init__(
-        self, follower: Follower, log: EngineLog, watch: SettingsWatch, storage: Storage, section: ReplicationSection
+        self,
+        follower: Follower,
+        log: EngineLog,
+        watch: SettingsWatch,
+        storage: Storage,
+        section: ReplicationSection,
+        supervisor: Supervisor,
     ) -> None:
         self._follower = follower
+        self._supervisor = supervisor
         self._log = log
         self._watch = watch
         self.child: Callable[[], int | None] = lambda: None
@@ -66,6 +72,7 @@ class Leadership:
 
     def serve(self) -> None:
         """Clients can connect from now on. Tell the other nodes why this one took over, and how long that took."""
+        self._supervisor.leads()
         reason, since = self._follower.claimed
         took_ms = round((time.monotonic() - since) * 1000)
         lsn, now_ms = self._follower.copy.end_lsn, round(time.time() * 1000)
@@ -117,34 +124,43 @@ def stand_by(
 
     Raises ReplicaError if the data directory, the log or its settings are refused, and OSError.
     """
+    supervisor = Supervisor.of(os.environ)
+    supervisor.waits_for_log()
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        followed = runner.run(_stand_by(config, bound, partial(_reach, config, storage, bound), context, supervisor))
+    if followed is None:
+        return None
+    return Leadership(followed.follower, followed.log, followed.watch, storage, config.replication, supervisor)
+
+
+async def _stand_by(
+    config: Config,
+    bound: Sequence[Bound],
+    reach: Callable[[], Followed],
+    context: ssl.SSLContext | None,
+    supervisor: Supervisor,
+) -> Followed | None:
+    return await Standby(config, bound, reach, supervisor.stands_by).serve(context)
+
+
+def _reach(config: Config, storage: Storage, bound: Sequence[Bound]) -> Followed:
+    """Open the log once. Raises ReplicaError and OSError."""
     section = config.replication
     url = section.url.get_secret_value()
-    log = _reached(partial(open_log, url))
-    follower = _reached(
-        partial(
-            Follower,
+    log = open_log(url)
+    try:
+        follower = Follower(
             log,
             redacted(url),
             storage,
-            section.node or socket.gethostname(),
-            section.advertised_url or next(iter(bound)).url,
+            *node_names(section, bound),
             section.lease_seconds,
             chain_contents=config.journal.chain == "contents",
         )
-    )
-    watch = SettingsWatch(log, told_of_settings)
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            leads = runner.run(_stand_by(config, follower, watch, bound, context))
     except BaseException:
-        watch.stop()
         log.close()
         raise
-    if not leads:
-        watch.stop()
-        log.close()
-        return None
-    return Leadership(follower, log, watch, storage, section)
+    return Followed(log, follower, SettingsWatch(log, told_of_settings))
 
 
 def told_of_settings(wrong: tuple[WrongSetting, ...]) -> None:
@@ -153,26 +169,3 @@ def told_of_settings(wrong: tuple[WrongSetting, ...]) -> None:
         _log.error("%s; what is confirmed may be lost until it is set right", each)
     if not wrong:
         _log.warning("the settings of the replicated log are right again")
-
-
-async def _stand_by(
-    config: Config,
-    follower: Follower,
-    watch: SettingsWatch,
-    bound: Sequence[Bound],
-    context: ssl.SSLContext | None,
-) -> bool:
-    return await Standby(config, follower, watch, bound).serve(context)
-
-
-def _reached(first: Callable[[], T]) -> T:
-    """Return what needs the log, and wait until its engine can be reached."""
-    told = False
-    while True:
-        try:
-            return first()
-        except OSError as error:
-            if not told:
-                _log.warning("the replicated log cannot be reached, and is tried again: %s", error)
-                told = True
-            time.sleep(_RETRY_SECONDS)

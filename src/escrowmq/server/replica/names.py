@@ -1,4 +1,4 @@
-"""Refuses to start a node whose name another one has. Operators could not tell the two.
+"""The name and the address of a node. A node is refused if another one has its name: operators could not tell the two.
 
 Only the node that came later is refused, and only while it starts. A node that has moved to another address finds its
 own old reports in the log, but no more are added to them.
@@ -6,16 +6,24 @@ own old reports in the log, but no more are added to them.
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from escrowmq.config_replication import ReplicationSection
 from escrowmq.replica.errors import NameTaken
 from escrowmq.replica.fold import Fold, SeenReport
+from escrowmq.server.listener import Bound
 from escrowmq.server.replica.shipper import REPORT_SECONDS
 
 WINDOW_SECONDS: Final = 3 * REPORT_SECONDS
 """How long a node that starts looks for others. Each reports once in `REPORT_SECONDS`."""
+
+
+def node_names(section: ReplicationSection, bound: Sequence[Bound]) -> tuple[str, str]:
+    """Return the name of this node, and the address that it tells others."""
+    return section.node or socket.gethostname(), section.advertised_url or next(iter(bound)).url
 
 
 class NameCheck:

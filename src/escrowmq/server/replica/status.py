@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from escrowmq.replica.engines.watch import EngineView
 from escrowmq.server.replica.follower import Follower
@@ -26,6 +26,41 @@ LATE_SECONDS: Final = 2 * REPORT_SECONDS
 """A node whose last report is older is behind for that long."""
 
 
+class Unreached(NamedTuple):
+    """A node that has not reached the log's engine since its start, `began` by `time.monotonic()`."""
+
+    node: str
+    url: str
+    began: float
+    fault: str = ""
+
+    def described(self) -> dict[str, Any]:
+        """Return the same as the function of this name, as far as it is known."""
+        own = {
+            "node": self.node,
+            "url": self.url,
+            "role": "standby",
+            "lsn": 0,
+            "behind_bytes": 0,
+            "behind_seconds": round(time.monotonic() - self.began, 1),
+            "reported_seconds": 0.0,
+        }
+        return {
+            "node": self.node,
+            "role": "standby",
+            "reading": True,
+            "epoch": 0,
+            "leader": "",
+            "leader_url": "",
+            "lsn": 0,
+            "position": 0,
+            "fault": self.fault,
+            "nodes": [own],
+            "engine": _engine_row(EngineView(fault=self.fault)),
+            "take_overs": [],
+        }
+
+
 def described(follower: Follower, engine: EngineView) -> dict[str, Any]:
     """Return the standing of a node, and what it knows of the others, for JSON. May be called on any thread."""
     view = follower.view
@@ -33,6 +68,7 @@ def described(follower: Follower, engine: EngineView) -> dict[str, Any]:
     return {
         "node": view.node,
         "role": view.role,
+        "reading": view.role == "standby" and not view.followed_at,
         "epoch": view.epoch,
         "leader": view.leader,
         "leader_url": view.leader_url,
@@ -48,7 +84,7 @@ def described(follower: Follower, engine: EngineView) -> dict[str, Any]:
 def _own_row(follower: Follower) -> dict[str, Any]:
     view, tail = follower.view, follower.tail
     leads = view.role == "leader"
-    late = 0.0 if leads or not view.followed_at else time.monotonic() - view.followed_at
+    late = 0.0 if leads else time.monotonic() - (view.followed_at or view.began_at)
     return {
         "node": view.node,
         "url": follower.url,

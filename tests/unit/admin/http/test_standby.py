@@ -49,7 +49,7 @@ def test_changes_are_refused_in_the_same_way(path: str, method: str) -> None:
 
 def test_without_a_leader_the_refusal_says_so() -> None:
     answer = StandbySite(leader_url="").get("/api/overview")
-    assert answer.json["reason"] == "this node is a standby, and no node leads now"
+    assert answer.json["reason"] == "this node is a standby, and knows of no leader"
 
 
 def test_health_says_that_the_node_is_a_standby() -> None:

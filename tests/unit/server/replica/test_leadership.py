@@ -15,6 +15,7 @@ from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.replica.errors import Deposed
 from escrowmq.server.replica import leadership as module
 from escrowmq.server.replica.leadership import Leadership, told_of_settings
+from escrowmq.server.supervisor import Supervisor
 from tests.unit.replica.logs import Log
 from tests.unit.server.replica.standbys import standby
 
@@ -39,7 +40,7 @@ def leading(folder: Path, section: ReplicationSection) -> Leadership:
     assert follower.run()
     engine: Any = SimpleNamespace(approach=lambda: None)
     unused: Any = None
-    return Leadership(follower, engine, unused, FileStorage(folder / "unused"), section)
+    return Leadership(follower, engine, unused, FileStorage(folder / "unused"), section, Supervisor("", 0))
 
 
 @pytest.mark.parametrize(("acknowledge", "synced"), [("both", True), ("engine", False)])

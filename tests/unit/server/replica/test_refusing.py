@@ -151,4 +151,4 @@ def test_an_unknown_protocol_gets_a_header() -> None:
 
 
 def test_the_text_says_if_no_node_leads() -> None:
-    assert refusal_text("") == "this node is a standby, and no node leads now"
+    assert refusal_text("") == "this node is a standby, and knows of no leader"
