@@ -103,6 +103,12 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType | None = None) -> pa.Arr
     return pa.Array.from_buffers(kind or own, len(values), [None, pa.py_buffer(values)])
 
 
+def scalar(value: bytes, kind: pa.DataType) -> pa.Scalar:
+    """Return a binary or a string as a scalar. `pa.scalar` would do the same, but imports pandas (see `numbers`)."""
+    ends = pa.py_buffer(np.array([0, len(value)], np.int32))
+    return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(value)])[0]
+
+
 def as_utf8(values: pa.Array) -> pa.Array:
     """Return binaries as strings. Octets that are not UTF-8 become replacement characters, as with `bytes.decode`."""
     try:

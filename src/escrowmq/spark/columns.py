@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from escrowmq.client.escrow import Bulk
 from escrowmq.columnar.block import BlockColumns
-from escrowmq.columnar.octets import bits
+from escrowmq.columnar.octets import bits, scalar
 from escrowmq.spark.errors import EscrowSparkError
 from escrowmq.spark.features import arrow_schema
 
@@ -54,7 +54,7 @@ class _Rows(NamedTuple):
 
 
 def _queue(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(rows.queue, kind), rows.block.count)
+    return pa.repeat(scalar(rows.queue.encode(), kind), rows.block.count)
 
 
 def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:

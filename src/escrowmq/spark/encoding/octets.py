@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from escrowmq.columnar.octets import scalar
+
 Numbers = np.ndarray[Any, np.dtype[Any]]
-_EMPTY: Final = pa.scalar(b"", pa.binary())
+_EMPTY: Final = scalar(b"", pa.binary())
 _ABSENT: Final = -1
 
 

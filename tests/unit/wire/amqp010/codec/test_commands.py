@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from escrowmq.wire.amqp010.codec import spec
@@ -29,6 +29,8 @@ PUBLISHED = Path("/usr/share/amqp/specs/0-10-qpid/amqp.0-10-qpid-errata.stripped
 NAMESPACE = "{http://www.amqp.org/schema/amqp.xsd}"
 needs_published_xml = pytest.mark.skipif(not PUBLISHED.exists(), reason="Debian's package amqp-specs is not installed")
 
+EACH = settings(max_examples=settings().max_examples // 3)
+"""Fewer examples than usual, because there are as many for each of a hundred kinds."""
 ANY = [*spec.COMMANDS.values(), *spec.CONTROLS.values(), *STRUCTS.values()]
 EXAMPLES: dict[str, tuple[Any, bytes]] = {
     "bit": (True, b""),
@@ -153,6 +155,7 @@ def test_an_unknown_control_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", ANY, ids=lambda kind: kind.NAME)
+@EACH
 @given(data=st.data())
 def test_what_is_written_is_read(kind: type[Compound], data: st.DataObject) -> None:
     one = data.draw(compounds(kind))
@@ -161,6 +164,7 @@ def test_what_is_written_is_read(kind: type[Compound], data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("kind", ANY, ids=lambda kind: kind.NAME)
+@EACH
 @given(data=st.data())
 def test_every_cut_and_every_trailing_octet_is_refused(kind: type[Compound], data: st.DataObject) -> None:
     octets = data.draw(compounds(kind)).encode()
@@ -179,6 +183,7 @@ def test_any_octets_are_accepted_or_refused(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ANY, ids=lambda kind: kind.NAME)
+@EACH
 @given(payload=st.binary(max_size=60))
 def test_any_octets_of_any_kind_are_accepted_or_refused(kind: type[Compound], payload: bytes) -> None:
     with contextlib.suppress(CodecError):
