@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -106,6 +107,28 @@ def assert_equal_journals(brokers: ReplicaBrokers) -> None:
     first, *others = (journal_files(node.data_dir) for node in brokers.nodes)
     for other in others:
         assert other == first
+
+
+def test_a_leader_whose_disk_is_short_of_space_hands_over(nats: NatsNodes, tmp_path: Path) -> None:
+    room = 512 << 20  # more than other tests write meanwhile, and less than what is written below
+    brokers = ReplicaBrokers(tmp_path, f"nats://127.0.0.1:{nats.ports[0]}/short-disk?replicas=1", 2)
+    first, second = brokers.nodes
+    brokers.nodes = [first]
+    first.environment["ESCROWMQ_DISK_FREE_LIMIT"] = str(shutil.disk_usage(tmp_path).free - room)
+    with contextlib.ExitStack() as stack:
+        stack.callback(brokers.__exit__)
+        first.begin()
+        assert brokers.leader() is first
+        brokers.nodes.append(second)
+        second.begin()
+        wait_until(lambda: second.standing().get("nodes"), 60, "the standby")
+        with Producer(brokers) as producer, (tmp_path / "ballast").open("wb") as ballast:
+            producer.more()
+            os.posix_fallocate(ballast.fileno(), 0, 3 * room)
+            assert brokers.leader(but=first) is second
+            producer.more()
+    assert "so this node hands over to one that may have more" in first.log()
+    (tmp_path / "ballast").unlink()
 
 
 @pytest.mark.rule("REPL-2", "REPL-4")

@@ -22,6 +22,15 @@ def refusal_text(leader_url: str) -> str:
     return "this node is a standby, and knows of no leader"
 
 
+def obstacle_to_hand_over(standing: Mapping[str, Any]) -> str:
+    """Return why no other node would take over from a leader of this standing; nothing if one would."""
+    if standing.get("silent"):
+        return SILENT
+    if not any(row["role"] == "standby" and not row["behind_seconds"] for row in standing["nodes"]):
+        return NO_STANDBY
+    return ""
+
+
 class ReplicaAdmin:
     """The operations by name are in `operations`."""
 
@@ -41,9 +50,6 @@ class ReplicaAdmin:
 
         Raises OperationRefused while no other node could take over.
         """
-        standing = await self.status()
-        if standing.get("silent"):
-            raise OperationRefused(SILENT)
-        if not any(row["role"] == "standby" and not row["behind_seconds"] for row in standing["nodes"]):
-            raise OperationRefused(NO_STANDBY)
+        if obstacle := obstacle_to_hand_over(await self.status()):
+            raise OperationRefused(obstacle)
         self._process.hand_over()

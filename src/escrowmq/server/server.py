@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from escrowmq.admin.replica import obstacle_to_hand_over
 from escrowmq.admin.service import AdminService
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
@@ -36,6 +37,7 @@ from escrowmq.server.passwords import Passwords
 from escrowmq.server.process import ServerProcess
 from escrowmq.server.reloading import Reloading
 from escrowmq.server.replica.cut_off import CutOff
+from escrowmq.server.replica.disk_relief import DiskRelief
 from escrowmq.server.resources import Alarms, memory_bytes, resident_bytes
 from escrowmq.server.runtime import Runtime
 from escrowmq.server.scram import ScramUsers
@@ -121,6 +123,7 @@ class Server:
         )
         if leadership is not None:
             CutOff(self._turns, self._runtime, leadership.patience_seconds)
+            DiskRelief(self._turns, alarms, lambda: obstacle_to_hand_over(leadership.status()), leadership.hand_over)
         self._process = ServerProcess(
             self._runtime,
             self._maintenance,

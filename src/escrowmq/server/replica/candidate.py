@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import Final
 
 from escrowmq.replica.coverage import LackingPart
 from escrowmq.replica.entries import TakeOverReason
@@ -12,13 +14,24 @@ from escrowmq.server.replica.following import Following
 from escrowmq.server.replica.node_view import NodeView
 from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
 
+GIVE_WAY_SECONDS: Final = 1.0
+"""How long a node that is short of disk space lets others claim first."""
+
 _log = logging.getLogger("escrowmq.replication")
 
 
 class Candidate:
     """The node at `url`, on the thread that follows the log."""
 
-    def __init__(self, following: Following, view: NodeView, url: str, silence_seconds: float) -> None:
+    def __init__(
+        self,
+        following: Following,
+        view: NodeView,
+        url: str,
+        silence_seconds: float,
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_short` returns whether the disk is so short of space that a leader here would block publishers."""
         self._following = following
         self._view = view
         self._url = url
@@ -29,6 +42,9 @@ class Candidate:
         """Since when the leader's process has ended and nothing has counted, and how much had counted then."""
         self.claimed = TakeOverReason.NONE, 0.0
         """Why this node claimed, and when no node served clients any more, by `time.monotonic()`."""
+        self._is_short = is_short
+        self._wanted_at: float | None = None
+        """Since when there has been a reason to look at the copy, by `time.monotonic()`."""
         self._lacking: LackingPart | None = None
         """What the operator was told that the copy lacks."""
 
@@ -68,7 +84,10 @@ class Candidate:
 
         Raises ReplicaError and OSError.
         """
-        if not self._may_have_to_act() or not self._is_whole():
+        if not self._may_have_to_act():
+            self._wanted_at = None
+            return False
+        if self._gives_way() or not self._is_whole():
             return False
         following, now_ms, standing = self._following, _now_ms(), self._standing
         fold, copy = following.tail.fold, following.copy
@@ -95,6 +114,12 @@ class Candidate:
         if fold.leader is None or fold.hole or fold.notices or self._standing.found_loss:
             return True
         return self.is_silent or (fold.resigned and self._view.watched)
+
+    def _gives_way(self) -> bool:
+        """Return whether a node with more space on its disk may claim first."""
+        now = time.monotonic()
+        self._wanted_at = self._wanted_at or now
+        return now - self._wanted_at < GIVE_WAY_SECONDS and self._is_short()
 
     def _is_whole(self) -> bool:
         """Return whether a broker can start with the copy. A node whose copy is not whole waits for another one."""

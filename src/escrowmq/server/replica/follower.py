@@ -47,11 +47,15 @@ class Follower:
         silence_seconds: float,
         *,
         chain_contents: bool,
+        disk_limit: int = 0,
     ) -> None:
+        """`disk_limit` is the number of free bytes below which a leader on this disk would block publishers."""
         self.url = url
         self.view = NodeView(node)
         self._following = Following(log, name, storage, self.view, url, chain_contents=chain_contents)
-        self._candidate = Candidate(self._following, self.view, url, silence_seconds)
+        self._candidate = Candidate(
+            self._following, self.view, url, silence_seconds, lambda: storage.free_bytes() < disk_limit
+        )
         self._reports = Reports(self._following)
         self._names = NameCheck(node, url)
         self._stop = Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import ssl
@@ -83,7 +84,8 @@ class Leadership:
         answer, so it belongs to a thread of its own.
         """
         self.snapshots.stop()
-        self._follower.write_places()
+        with contextlib.suppress(OSError):  # the next start reads more of the log without the file
+            self._follower.write_places()
         self.shipper.stop(resign=True)
         self._watch.stop()
         self._log.close()
@@ -156,6 +158,7 @@ def _reach(config: Config, storage: Storage, bound: Sequence[Bound]) -> Followed
             *node_names(section, bound),
             section.lease_seconds,
             chain_contents=config.journal.chain == "contents",
+            disk_limit=config.disk.free_limit,
         )
     except BaseException:
         log.close()

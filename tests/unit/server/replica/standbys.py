@@ -29,10 +29,12 @@ def close_newest() -> None:
     _storages.pop().close()
 
 
-def standby(log: Log, folder: Path, *, lease: float = 0.5) -> Follower:
+def standby(log: Log, folder: Path, *, lease: float = 0.5, disk_limit: int = 0) -> Follower:
     """Return the standby n1 with these files."""
     _storages.append(FileStorage(folder))
-    return Follower(log, "the log", _storages[-1], "n1", "amqp://n1", lease, chain_contents=False)
+    return Follower(
+        *(log, "the log", _storages[-1], "n1", "amqp://n1", lease), chain_contents=False, disk_limit=disk_limit
+    )
 
 
 def led_by_another(log: Log, url: str = "") -> Leader:

@@ -15,7 +15,7 @@ from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.engines.watch import EngineView
 from escrowmq.replica.entries import TakeOverReason
-from escrowmq.server.replica.candidate import Candidate
+from escrowmq.server.replica.candidate import GIVE_WAY_SECONDS, Candidate
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.following import LoggedEvents
 from escrowmq.server.replica.presence import GRACE_SECONDS, LeaderPresence
@@ -58,6 +58,15 @@ def test_a_standby_that_was_stopped_for_a_while_reads_once_more_before_it_claims
     leader.prove()
     assert not candidate(follower).take_over()
     assert candidate(follower).take_over()
+
+
+def test_a_standby_that_is_short_of_space_lets_others_claim_first(tmp_path: Path) -> None:
+    follower = standby(Log(), tmp_path, disk_limit=1 << 60)
+    read(follower)
+    began = time.monotonic()
+    assert not candidate(follower).take_over()
+    wait_until(candidate(follower).take_over, 60, "the claim")
+    assert time.monotonic() - began >= GIVE_WAY_SECONDS
 
 
 class TestTheLeadersProcess:
