@@ -18,6 +18,7 @@ from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.journal.removals import REMOVED, encode
 from escrowmq.replica.copy import DiskCopy
+from escrowmq.replica.entries import encode as encode_entry
 from escrowmq.replica.errors import AppendUnknown, EntriesLost, EntriesTrimmed, ReplicaError
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
@@ -200,10 +201,24 @@ class Cluster:
             node.storage.crash()
         node.storage.faults = Faults()
         if self.rng.random() < 0.2:
-            self.losses += self.log.lose(self.rng.randint(1, MOST_LOST)) > 0
+            number = min(self.rng.randint(1, MOST_LOST), self._losable())
+            self.losses += self.log.lose(number) > 0
             self._paused = None
         elif not power_fails and not self.failure and journal._health.failure is None and self.rng.random() < 0.5:
             self._paused = node, journal
+
+    def _losable(self) -> int:
+        """Return how many of its newest entries the log may lose.
+
+        If it lost a claim after which no frame has counted, no copy would show that the claim was ever there. Then a
+        frame of the leader before, which was not answered, may count after all. The worlds' oracles know of no such
+        frame after a restart.
+        """
+        claim = self._leading.leader.claim
+        if self._leading.copy._last_counted == claim.stamp.epoch:
+            return MOST_LOST
+        data = encode_entry(claim)
+        return next((i for i, each in enumerate(reversed(self.log.entries)) if each == data), MOST_LOST)
 
     def resume(self, answers: Callable[[], bool]) -> None:
         """Let the paused leader go on. It must not sync anything, nor answer that nothing new is there."""
