@@ -54,8 +54,10 @@ class Candidate:
         """Do not wait for the lease if the leader's process has ended, and nothing more of it comes."""
         tail, now = self._following.tail, time.monotonic()
         fold = tail.fold
-        watched = fold.leader is not None and not fold.resigned and fold.leader.url != self._url
-        self.presence.watch(fold.leader.url if watched and fold.leader is not None else "")
+        if fold.leader is not None and not fold.resigned and fold.leader.url != self._url:
+            self.presence.watch(fold.leader.url, fold.leader.epoch)
+        else:
+            self.presence.watch("")
         if not self.presence.is_gone:
             self._gone = None
         elif self._gone is None or self._gone[1] != tail.counted:
