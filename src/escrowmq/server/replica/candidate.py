@@ -82,6 +82,8 @@ class Candidate:
         sign = standing.sign(now_ms, resigned=fold.resigned, hole=fold.hole, notices=fold.notices, longer=longer)
         if sign is Sign.HEARD and fold.leader is None:
             sign = Sign.SILENT
+        if sign is Sign.HEARD and not longer:
+            standing.found_loss = False  # nothing that this node has is missing any more
         holding = CopyComparison.LONGER if longer else CopyComparison.EQUAL
         step = next_step(sign, holding, standing.notices(now_ms, fold.notices, end))
         if step is StandbyStep.NOTICE:

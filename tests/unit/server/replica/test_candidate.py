@@ -67,6 +67,18 @@ def test_a_standby_that_was_stopped_for_a_while_reads_once_more_before_it_claims
     assert candidate(follower).take_over()
 
 
+def test_a_loss_is_past_once_a_leader_is_heard_that_has_all_of_this_nodes_copy(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = standby(log, tmp_path, lease=3600)
+    read(follower)
+    looking = candidate(follower)
+    looking.found_loss()
+    assert looking._may_have_to_act()
+    assert not looking.take_over()
+    assert not looking._may_have_to_act(), "the files would be looked through twenty times a second"
+
+
 class TestTheLeadersProcess:
     """A standby does not wait for the lease if the process of the leader has ended."""
 
