@@ -13,7 +13,7 @@ from escrowmq.replica.copy import DiskCopy
 from escrowmq.replica.entries import LiveMap, MappedSegment, NodeReport, SegmentStart, decode
 from escrowmq.replica.errors import EntriesLost
 from escrowmq.replica.fold import Fold
-from escrowmq.replica.log import ReplicatedLog
+from escrowmq.replica.log import ReplicatedLog, StoredEntry
 from escrowmq.replica.tail import READ, LogTail, SegmentPlace
 
 _MOST_SOUGHT: Final = 20_000
@@ -43,7 +43,7 @@ def _newest_map(log: ReplicatedLog) -> int:
     least = max(begin, end - _MOST_SOUGHT)
     while end > least:
         first = max(least, end - READ)
-        for stored in reversed(log.read(first, end - first)):
+        for stored in reversed(_between(log, first, end)):
             entry = decode(stored.data)
             if isinstance(entry, LiveMap):
                 return stored.position
@@ -51,6 +51,15 @@ def _newest_map(log: ReplicatedLog) -> int:
                 return entry.map if entry.map >= begin else 0
         end = first
     return 0
+
+
+def _between(log: ReplicatedLog, first: int, end: int) -> list[StoredEntry]:
+    """Return all entries of a range. An engine that is asked for many large ones returns only the first of them."""
+    found: list[StoredEntry] = []
+    while first < end and (part := log.read(first, end - first)):
+        found += part
+        first = part[-1].position + 1
+    return found
 
 
 def _map_at(log: ReplicatedLog, position: int) -> LiveMap | None:

@@ -11,7 +11,7 @@ from escrowmq.journal.journal import Journal
 from escrowmq.replica.entries import FrameChunk, LiveMap, NodeReport, Stamp, decode, encode
 from escrowmq.replica.errors import EntriesLost
 from escrowmq.replica.leader import Leader
-from escrowmq.replica.live_map import begun_by_map
+from escrowmq.replica.live_map import _newest_map, begun_by_map
 from escrowmq.replica.log import StoredEntry
 from tests.unit.journal.journals import fill, flush, snapshot
 from tests.unit.replica.entries import ONE
@@ -20,13 +20,14 @@ from tests.unit.replica.test_copy import Node, contents, opened
 
 
 class CountingLog(Log):
-    """A log that counts the bytes that are read."""
+    """A log that counts the bytes that are read, and returns at most so many entries at once."""
 
     taken = 0
+    most = 1000
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries."""
-        found = super().read(position, most)
+        found = super().read(position, min(most, self.most))
         self.taken += sum(len(each.data) for each in found)
         return found
 
@@ -77,6 +78,19 @@ def test_an_empty_node_copies_what_lives_alone_and_has_the_files_of_the_leader()
     assert node.copy.lacking_part() is None
     assert log.taken < whole / 4
     opened(node.disk)
+
+
+def test_the_newest_map_is_found_although_the_engine_returns_few_entries_at_once() -> None:
+    log, leader, journal = pinned()
+    older = leader.tail.fold.map
+    fill(journal, 20)
+    flush(journal)
+    leader.leader.put_map(living(leader))
+    assert leader.tail.fold.map > older
+    fill(journal, 20)
+    flush(journal)
+    log.most = 2
+    assert _newest_map(log) == leader.tail.fold.map
 
 
 def test_such_a_node_leads_and_makes_the_next_map() -> None:

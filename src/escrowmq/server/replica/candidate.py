@@ -70,8 +70,10 @@ class Candidate:
         """Do not wait for the lease if the leader's process has ended, and nothing more of it comes."""
         tail, now = self._following.tail, time.monotonic()
         fold = tail.fold
-        watched = fold.leader is not None and not fold.resigned and fold.leader.url != self._url
-        self.presence.watch(fold.leader.url if watched and fold.leader is not None else "")
+        if fold.leader is not None and not fold.resigned and fold.leader.url != self._url:
+            self.presence.watch(fold.leader.url, fold.leader.epoch)
+        else:
+            self.presence.watch("")
         if not self.presence.is_gone:
             self._gone = None
         elif self._gone is None or self._gone[1] != tail.counted:
@@ -99,6 +101,8 @@ class Candidate:
         sign = standing.sign(now_ms, resigned=fold.resigned, hole=fold.hole, notices=fold.notices, longer=longer)
         if sign is Sign.HEARD and fold.leader is None:
             sign = Sign.SILENT
+        if sign is Sign.HEARD and not longer:
+            standing.found_loss = False  # nothing that this node has is missing any more
         holding = CopyComparison.LONGER if longer else CopyComparison.EQUAL
         step = next_step(sign, holding, standing.notices(now_ms, fold.notices, end))
         if step is StandbyStep.NOTICE:

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from escrowmq.client.parameters import PORT, TLS_PORT
@@ -34,6 +34,16 @@ RENEW_SECONDS: Final = 5.0
 _log = logging.getLogger("escrowmq.replication")
 
 
+class _Watched(NamedTuple):
+    """A leader: its address, and the epoch since which it leads."""
+
+    url: str
+    epoch: int
+
+
+_NOBODY: Final = _Watched("", 0)
+
+
 class LeaderPresence:
     """Watches one address at a time, on a thread of its own, from `start` to `stop`. Other methods do not block."""
 
@@ -43,25 +53,28 @@ class LeaderPresence:
         """Is called on the thread when the process at the address has ended."""
         self._changed = threading.Event()
         self._stopped = False
-        self._url = ""
-        self._gone = ""
-        """The address that refuses connections after there was one."""
+        self._watched = _NOBODY
+        self._gone = _NOBODY
+        """The leader whose address refuses connections after there was one."""
         self._socket: socket.socket | None = None
 
     def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, name="leader-presence", daemon=True).start()
 
-    def watch(self, url: str) -> None:
-        """Watch the node at this address instead of the one so far; none if it is empty."""
-        if url != self._url:
-            self._url = url
+    def watch(self, url: str, epoch: int = 0) -> None:
+        """Watch the node at this address, which leads since this epoch, instead of the one so far; none if it is empty.
+
+        A node that ended and leads again has the same address, so the epoch tells it from what it was.
+        """
+        if (url, epoch) != self._watched:
+            self._watched = _Watched(url, epoch)
             self._wake()
 
     @property
     def is_gone(self) -> bool:
         """Whether the process at the address has ended."""
-        return bool(self._url) and self._gone == self._url
+        return self._gone != _NOBODY and self._gone == self._watched
 
     def stop(self) -> None:
         """End the thread. It may take some seconds until it has ended."""
@@ -78,21 +91,21 @@ class LeaderPresence:
     def _run(self) -> None:
         while not self._stopped:
             self._changed.clear()
-            url = self._url
-            if url:
-                self._watch(url)
-            if self._url == url and not self._stopped:
-                self._changed.wait(None if not url or self.is_gone else _AGAIN_SECONDS)
+            watched = self._watched
+            if watched.url:
+                self._watch(watched)
+            if self._watched == watched and not self._stopped:
+                self._changed.wait(None if not watched.url or self.is_gone else _AGAIN_SECONDS)
 
-    def _watch(self, url: str) -> None:
-        """Return when the node at `url` cannot be reached, or another one is to be watched."""
+    def _watch(self, watched: _Watched) -> None:
+        """Return when the node cannot be reached, or another one is to be watched."""
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(watched.url)
             address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
         except ValueError:  # the other node has accepted it as its address
             return
         seen = False
-        while self._url == url and not self._stopped:
+        while self._watched == watched and not self._stopped:
             began = time.monotonic()
             try:
                 with socket.create_connection(address, _ATTEMPT_SECONDS) as sock:
@@ -100,8 +113,8 @@ class LeaderPresence:
                     self._wait_for_end(sock)
             except ConnectionRefusedError:
                 if seen:
-                    _log.info("the leader at %s takes no connections any more", url)
-                    self._gone = url
+                    _log.info("the leader at %s takes no connections any more", watched.url)
+                    self._gone = watched
                     self.on_gone()
                 return
             except (OSError, UnicodeError):  # or the name of the host is too long
@@ -116,5 +129,5 @@ class LeaderPresence:
         sock.settimeout(self._renew_seconds)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         with contextlib.suppress(OSError):
-            while self._url and sock.recv(4096):
+            while self._watched.url and sock.recv(4096):
                 pass

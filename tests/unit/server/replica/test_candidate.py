@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,6 +30,12 @@ from tests.unit.server.replica.standbys import led_by_another, read, standby
 
 def candidate(follower: Follower) -> Candidate:
     return follower._candidate
+
+
+def listener_address(url: str) -> tuple[str, int]:
+    """Return the address of a URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 0
 
 
 def test_a_node_whose_copy_is_not_whole_does_not_claim(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,6 +76,18 @@ def test_a_standby_that_is_short_of_space_lets_others_claim_first(tmp_path: Path
     assert time.monotonic() - began >= GIVE_WAY_SECONDS
 
 
+def test_a_loss_is_past_once_a_leader_is_heard_that_has_all_of_this_nodes_copy(tmp_path: Path) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = standby(log, tmp_path, lease=3600)
+    read(follower)
+    looking = candidate(follower)
+    looking.found_loss()
+    assert looking._may_have_to_act()
+    assert not looking.take_over()
+    assert not looking._may_have_to_act(), "the files would be looked through twenty times a second"
+
+
 class TestTheLeadersProcess:
     """A standby does not wait for the lease if the process of the leader has ended."""
 
@@ -89,6 +108,29 @@ class TestTheLeadersProcess:
         connection.close()
         done.join(30)
         assert described(follower, EngineView())["role"] == "leader"
+
+    def test_a_standby_follows_a_process_that_leads_again_at_its_address(
+        self, tmp_path: Path, listener: socket.socket
+    ) -> None:
+        log = Log()
+        url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
+        led_by_another(log, url)
+        follower = standby(log, tmp_path, lease=3600)
+        looking = candidate(follower)
+        looking.presence.start()
+        read(follower)
+        looking.look_for_leader()
+        connection, _ = listener.accept()
+        listener.close()
+        connection.close()
+        wait_until(lambda: looking.presence.is_gone, 30, "the end of the process")
+        with socket.create_server(listener_address(url)):
+            led_by_another(log, url)
+            read(follower)
+            for _ in range(3):
+                looking.look_for_leader()
+                assert not looking.take_over()
+            looking.presence.stop()
 
     def test_the_second_look_after_the_end_of_the_process_is_enough(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,28 @@ def test_another_leader_is_watched_afresh(presence: LeaderPresence) -> None:
     other.end()
 
 
+@pytest.mark.parametrize("between", [True, False])
+def test_a_leader_that_is_back_at_its_address_is_not_gone(presence: LeaderPresence, between: bool) -> None:
+    node, other = Node(), Node()
+    presence.watch(node.url, 1)
+    connection = node.accept()
+    node.end()
+    connection.close()
+    wait_until(lambda: presence.is_gone, 30, "the end of the process")
+    node.begin()
+    if between:
+        presence.watch(other.url, 2)
+        other.accept().close()
+    presence.watch(node.url, 3)
+    assert not presence.is_gone
+    connection = node.accept()
+    assert not presence.is_gone
+    node.end()
+    connection.close()
+    wait_until(lambda: presence.is_gone, 30, "the end of the process")
+    other.end()
+
+
 def test_a_connection_is_renewed_before_the_leader_warns_of_it() -> None:
     node, presence = Node(), LeaderPresence(renew_seconds=0.05)
     presence.start()
