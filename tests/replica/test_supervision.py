@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +22,7 @@ from tests.replicas import ReplicaBroker, ReplicaBrokers
 
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
 
-SIGN = "WATCHDOG=1"
+END = "end"
 
 
 @pytest.fixture(scope="module")
@@ -34,38 +36,60 @@ def reported(leader: ReplicaBroker) -> bool:
     return any(row["role"] == "standby" for row in leader.standing().get("nodes", ()))
 
 
+class Manager:
+    """Receives what a broker tells its supervisor. The kernel keeps few messages, so a thread takes them."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("")  # Linux picks an abstract address
+        self.environment = {"NOTIFY_SOCKET": "@" + self._socket.getsockname()[1:].decode(), "WATCHDOG_USEC": "300000"}
+        self._states: SimpleQueue[str] = SimpleQueue()
+        self.signs = 0
+        """The signs of life so far."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while (state := self._socket.recv(500).decode()) != END:
+            if state == "WATCHDOG=1\n":
+                self.signs += 1
+            else:
+                self._states.put(state)
+        self._socket.close()
+
+    def told(self) -> str:
+        """Return the next state that is no sign of life."""
+        return self._states.get(timeout=60)
+
+    def stop(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(END.encode(), self._socket.getsockname())
+
+
 def test_a_node_is_ready_as_a_standby_and_alive_also_after_a_hand_over(nats: NatsNodes, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind("")
-        manager.settimeout(60)
-
-        def told() -> str:
-            """Return the next state that is not a sign of life."""
-            while (state := manager.recv(500).decode()) == f"{SIGN}\n":
-                pass
-            return state
-
-        brokers = ReplicaBrokers(tmp_path, nats.url("supervised"), 2)
-        first, second = brokers.nodes
-        address = "@" + manager.getsockname()[1:].decode()
-        first.environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"}
-        standby = ["STATUS=Reading the replicated log\n", "READY=1\nSTATUS=Standby, follows the replicated log\n"]
-        try:
-            first.begin()
-            assert [told(), told()] == standby
-            assert told() == f"READY=1\nSTATUS=Serving amqp://127.0.0.1:{first.port}\n"
-            second.begin()
-            wait_until(lambda: reported(first), 60, "the report of the standby")
-            result = CliRunner().invoke(replica, ["handover", "--data-dir", str(first.data_dir)])
-            assert result.exit_code == 0, result.output
-            assert told() == "STATUS=Closing connections, so that another node leads\n"
-            assert [told(), told()] == standby
-            assert brokers.leader(but=first) is second
-            assert {manager.recv(500) for _ in range(3)} == {f"{SIGN}\n".encode()}
-        finally:
-            for node in brokers.nodes:
-                if node._process is not None:
-                    node.kill()
+    manager = Manager()
+    told = manager.told
+    brokers = ReplicaBrokers(tmp_path, nats.url("supervised"), 2)
+    first, second = brokers.nodes
+    first.environment = manager.environment
+    standby = ["STATUS=Reading the replicated log\n", "READY=1\nSTATUS=Standby, follows the replicated log\n"]
+    try:
+        first.begin()
+        assert [told(), told()] == standby
+        assert told() == f"READY=1\nSTATUS=Serving amqp://127.0.0.1:{first.port}\n"
+        second.begin()
+        wait_until(lambda: reported(first), 60, "the report of the standby")
+        result = CliRunner().invoke(replica, ["handover", "--data-dir", str(first.data_dir)])
+        assert result.exit_code == 0, result.output
+        assert told() == "STATUS=Closing connections, so that another node leads\n"
+        assert [told(), told()] == standby
+        assert brokers.leader(but=first) is second
+        before = manager.signs
+        wait_until(lambda: manager.signs > before + 2, 60, "signs of life of the standby")
+    finally:
+        for node in brokers.nodes:
+            if node._process is not None:
+                node.kill()
+        manager.stop()
 
 
 def test_a_node_that_is_told_to_stop_while_it_hands_over_does_not_begin_again(nats: NatsNodes, tmp_path: Path) -> None:
