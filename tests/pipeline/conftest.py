@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark_settings import SMALL_QUERIES
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -15,14 +17,7 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from escrowmq.pipeline.session import session
 
-    # These features make large queries fast, and small ones slow.
-    conf = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    found = session("local[2]", conf=conf)
+    found = session("local[2]", conf={**SMALL_QUERIES, "spark.sql.shuffle.partitions": "1"})
     yield found
     if found.sparkContext._jsc is not None:  # tests of another folder that run later in this process may have ended it
         found.stop()

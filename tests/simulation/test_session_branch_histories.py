@@ -13,6 +13,12 @@ from tests.simulation.history import Failure, history, shrink
 from tests.simulation.planting import is_found
 
 HISTORIES = 400
+RARE = {
+    "read-only reported as prepared": 26,
+    "heuristic decisions not in doubt": 47,
+    "deliveries of an ended session lost": 14,
+}
+"""The first histories that find bugs which few histories find. They are tried first, which saves many seconds."""
 NEVER_MISSING = {
     *("start: OK", "start: NOT_ALLOWED", "start: COMMAND_INVALID", "join: OK", "join: NOT_FOUND", "resume: OK"),
     *("resume: COMMAND_INVALID", "end: OK", "end: RB_ROLLBACK", "end: ILLEGAL_STATE", "end: COMMAND_INVALID"),
@@ -54,4 +60,5 @@ def test_a_history_is_the_same_each_time() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str) -> None:
-    assert is_found(PLANTED[bug], HISTORIES, make_world=SessionBranchWorld), f"not found in {HISTORIES} histories"
+    found = is_found(PLANTED[bug], HISTORIES, RARE.get(bug, 0), SessionBranchWorld)
+    assert found, f"not found in {HISTORIES} histories"

@@ -15,6 +15,7 @@ import pyspark
 
 from escrowmq.java import prepare
 from escrowmq.pipeline import archive
+from tests.spark_settings import SMALL_QUERIES
 
 QUICK = shlex.join(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive.options()))
 """Options with which Java starts quickly; a cluster starts it six times."""
@@ -113,6 +114,7 @@ class ConnectServer(Daemons):
             "spark.connect.grpc.binding.port": "0",
             "spark.ui.enabled": "false",
             "spark.driver.extraJavaOptions": QUICK,
+            **SMALL_QUERIES,
         }
         command = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
         for name, value in settings.items():

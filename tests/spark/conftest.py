@@ -11,6 +11,7 @@ import pytest
 
 from tests.broker import BrokerProcess, running_broker
 from tests.spark.desk import Desk
+from tests.spark_settings import SMALL_QUERIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,13 +52,7 @@ def spark(broker: BrokerProcess) -> Iterator[SparkSession]:
 
     end_java()  # a Java started by tests of another folder has another environment
     os.environ["ESCROWMQ_URL"] = broker.url  # must be set before the workers are forked, which inherit it
-    # These features make large queries fast, and small ones slow.
-    conf = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
+    conf = {**SMALL_QUERIES, "spark.sql.shuffle.partitions": "2"}
     found = session("local[2]", conf=conf, oldest=escrowmq.spark.OLDEST_PYSPARK)
     escrowmq.spark.register(found)
     yield found

@@ -7,12 +7,14 @@ import sys
 import escrowmq.spark
 from escrowmq.pipeline.session import session
 from tests.spark.cluster import QUICK
+from tests.spark_settings import SMALL_QUERIES
 
 
 def main(master: str, url: str, checkpoint: str) -> None:
     spark = session(
         master,
         conf={
+            **SMALL_QUERIES,
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": QUICK,
             "spark.driver.host": "127.0.0.1",

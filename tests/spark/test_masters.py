@@ -14,6 +14,7 @@ from escrowmq.client.escrow import Escrow
 from tests.broker import BrokerProcess, running_broker
 from tests.spark.cluster import QUICK, Cluster
 from tests.spark.desk import PERSISTENT, numbered
+from tests.spark_settings import SMALL_QUERIES
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1500
@@ -55,6 +56,8 @@ def test_job_and_audit_run_on_a_standalone_cluster(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "escrowmq", "audit", str(tmp_path / "data"), "--out", str(tmp_path / "audit")]
         command += ["--no-nice", "--master", cluster.master, "--conf", "spark.executor.memory=512m"]
         command += ["--conf", f"spark.executor.extraJavaOptions={QUICK}", "--conf", "spark.cores.max=1"]
+        for name, value in SMALL_QUERIES.items():
+            command += ["--conf", f"{name}={value}"]
         done = subprocess.run(
             command,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},

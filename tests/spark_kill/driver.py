@@ -11,10 +11,11 @@ from pathlib import Path
 
 from escrowmq.pipeline.session import session
 from tests.spark_kill.points import MortalDataSource
+from tests.spark_settings import SMALL_QUERIES
 
 
 def main(folder: Path) -> None:
-    spark = session("local[2,3]")
+    spark = session("local[2,3]", conf=SMALL_QUERIES)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     (folder / "driver.pids").write_text(f"{gateway.proc.pid} {os.getpid()}")

@@ -15,6 +15,8 @@ from tests.simulation.replica.world import World
 
 HISTORIES = 150
 STEPS = 120
+RARE = {"what the log has lost is not put back": 11, "a log that has become shorter is read on": 16}
+"""The first histories that find bugs which few histories find. They are tried first, which saves many seconds."""
 FOUND = (602269, 603028)
 """The seeds of histories with losses in which the log loses the header of a segment that has no frame yet."""
 
@@ -55,7 +57,7 @@ def test_histories_with_losses_that_once_found_faults_break_no_rule(seed: int) -
 @pytest.mark.parametrize("bug", [*PLANTED, *PLANTED_WITH_LOSSES])
 def test_planted_bugs_are_found(bug: str) -> None:
     with planted({**PLANTED, **PLANTED_WITH_LOSSES}[bug]):
-        for seed in range(HISTORIES // 3):
+        for seed in (RARE.get(bug, 0), *range(HISTORIES // 3)):
             world = ForkingWorld(seed) if bug in PLANTED_WITH_LOSSES else World(seed)
             try:
                 world.run(STEPS)
