@@ -12,24 +12,14 @@ from typing import Final
 
 import pika
 from click.testing import CliRunner
-from pika.adapters.blocking_connection import BlockingChannel
 
 from escrowmq.cli.replica import replica
-from escrowmq.journal.journal import SEGMENT_BYTES
 from tests.broker import wait_until
 from tests.engines.nodes import EngineNodes
 from tests.harness.rocketmq_calls import GrpcCalls, RemotingCalls
 from tests.replica_kill import clock, network
 from tests.replica_kill.branches import BranchWorker, ManagerWorker
-from tests.replica_kill.clients import (
-    LOST,
-    PATIENCE,
-    PERSISTENT,
-    QUEUE,
-    ConfirmedProducer,
-    TakingConsumer,
-    TransactionalProducer,
-)
+from tests.replica_kill.clients import PATIENCE, QUEUE, ConfirmedProducer, TakingConsumer, TransactionalProducer
 from tests.replica_kill.exactly_once import OnceReceiver, OnceSender
 from tests.replica_kill.halves import QUEUES, HalfWorker, declare_topic
 from tests.replica_kill.judge import Known, compare, judge
@@ -53,8 +43,6 @@ NETWORK_FAULTS: Final = {
     "cut the way from the engine to a standby": 1,
     "fill the disk of n0": 1,
 }
-FILLER: Final = "filler"
-MESSAGE_BYTES: Final = 1 << 20
 FROZEN_SECONDS: Final = 4.0
 """Longer than the lease, so that another node leads when the frozen one goes on."""
 
@@ -200,7 +188,8 @@ class Rounds:
                 assert node.clock is not None
                 node.clock.set(self._rng.choice(clock.SHIFTS))
             case "fill the disk of n0":
-                yield from self._fill_disk(leader)
+                with self.brokers.full_disk():
+                    yield
                 return
             case _:
                 yield from self._cut(fault, leader, standby)
@@ -219,20 +208,6 @@ class Rounds:
                 return
             self.brokers.leader(but=leader)
         yield
-
-    def _fill_disk(self, leader: Node) -> Iterator[None]:
-        """Leave no room on the disk of the first node. If that node leads, it fails, and another one leads.
-
-        A leader whose disk is full blocks publishers. Settlements alone would take minutes to use up the space that the
-        log has reserved, so a transaction does.
-        """
-        channel = outgrowing(leader) if leader is self.brokers.placed[0] else None
-        with self.brokers.full_disk():
-            if channel is not None:
-                with contextlib.suppress(*LOST):
-                    channel.tx_commit()
-                self.brokers.leader(but=leader)
-            yield
 
     def _judge(self, report: Callable[[str], None]) -> None:
         leader = self.brokers.leader()
@@ -264,22 +239,6 @@ def shuffled(rng: random.Random, *, clocks: bool, net: bool) -> list[str]:
     found = [fault for fault, weight in faults.items() for _ in range(weight)]
     rng.shuffle(found)
     return found
-
-
-def outgrowing(broker: ReplicaBroker) -> BlockingChannel:
-    """Return a channel with an open transaction that is larger than the space that the log has reserved on the disk.
-
-    The space is doubled when it is used up, until it has the size of a segment.
-    """
-    connection = pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port, heartbeat=2))
-    channel = connection.channel()
-    channel.queue_delete(FILLER)
-    channel.queue_declare(FILLER, durable=True)
-    channel.tx_select()
-    size = min(2 * max(broker.data_dir.glob("*.log")).stat().st_size, SEGMENT_BYTES)
-    for _ in range(size // MESSAGE_BYTES + 1):
-        channel.basic_publish("", FILLER, bytes(MESSAGE_BYTES), PERSISTENT)
-    return channel
 
 
 def contents(broker: ReplicaBroker) -> list[bytes]:
