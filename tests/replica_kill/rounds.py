@@ -47,6 +47,12 @@ FROZEN_SECONDS: Final = 4.0
 """Longer than the lease, so that another node leads when the frozen one goes on."""
 
 
+def hand_over(leader: Node) -> None:
+    """Let another node lead, as soon as one has reported that it follows."""
+    arguments = ["handover", "--data-dir", str(leader.data_dir)]
+    wait_until(lambda: CliRunner().invoke(replica, arguments).exit_code == 0, PATIENCE, "the hand-over")
+
+
 class Rounds:
     """Three brokers, three nodes of an engine, and clients. All randomness is that of `seed`."""
 
@@ -167,8 +173,7 @@ class Rounds:
             case "stop the leader":
                 leader.terminate()
             case "hand over":
-                done = CliRunner().invoke(replica, ["handover", "--data-dir", str(leader.data_dir)])
-                assert done.exit_code == 0, done.output
+                hand_over(leader)
             case "freeze the leader":
                 frozen = time.monotonic()
                 leader.signal(signal.SIGSTOP)
@@ -189,6 +194,8 @@ class Rounds:
                 node.clock.set(self._rng.choice(clock.SHIFTS))
             case "fill the disk of n0":
                 with self.brokers.full_disk():
+                    if leader is self.brokers.placed[0]:
+                        self.brokers.leader(but=leader)
                     yield
                 return
             case _:

@@ -101,10 +101,13 @@ class LeaderAddress(NamedTuple):
 
 
 class SeenReport(NamedTuple):
-    """The last report of a node, and where the frames ended in the log at its place."""
+    """The last report of a node, where the frames ended in the log at its place, and the number of reports of leaders
+    up to there.
+    """
 
     report: NodeReport
     end_lsn: int
+    leader_reports: int = 0
 
 
 class SnapshotPlace(NamedTuple):
@@ -165,6 +168,8 @@ class Fold:
         """The position of the newest map of living segments; 0 if there was none."""
         self.reports: dict[tuple[str, str], SeenReport] = {}
         """The last report of each node, by its name and address."""
+        self.leader_reports = 0
+        """How many reports of nodes that led there were. It tells the age of other reports without anybody's clock."""
         self.leaders: list[LeaderAddress] = []
         """The last nodes that have led, in order."""
         self.take_overs: dict[int, NodeReport] = {}
@@ -254,7 +259,8 @@ class Fold:
     def _note_report(self, report: NodeReport) -> Applied:
         key = report.node, report.url
         self.reports.pop(key, None)
-        self.reports[key] = SeenReport(report, self.next_lsn)
+        self.leader_reports += self.leader is not None and key == (self.leader.node, self.leader.url)
+        self.reports[key] = SeenReport(report, self.next_lsn, self.leader_reports)
         if len(self.reports) > MOST_NODES:
             del self.reports[next(iter(self.reports))]
         if report.reason is not TakeOverReason.NONE:

@@ -298,6 +298,12 @@ class TestReports:
         assert fold.reports["b", "amqp://b"] == SeenReport(replace(self.REPORT, lsn=16), 16)
         assert not fold.take_overs
 
+    def test_reports_of_leaders_are_counted(self) -> None:
+        own = NodeReport(ONE, "a", "amqp://a", 16, 1000)
+        fold = folded(*BEGUN, own, self.REPORT, own, own)
+        assert fold.leader_reports - fold.reports["b", "amqp://b"].leader_reports == 2
+        assert fold.reports["a", "amqp://a"].leader_reports == 3
+
     def test_take_overs_are_known_by_epoch(self) -> None:
         report = NodeReport(ONE, "a", "amqp://a", 16, 1000, TakeOverReason.ENDED, 250)
         assert folded(*FILLED, report).take_overs == {1: report}

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from escrowmq.replica.engines.watch import EngineView
+from escrowmq.replica.fold import Fold, SeenReport
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.shipper import REPORT_SECONDS
 
@@ -99,8 +100,9 @@ def _own_row(follower: Follower) -> dict[str, Any]:
 def _other_rows(follower: Follower) -> list[dict[str, Any]]:
     """Return the rows of the leader, if it is another node, and of those that have reported."""
     fold, rows = follower.tail.fold, {}
+    heard = follower.view.role == "leader" or time.monotonic() - follower.view.heard_at < LATE_SECONDS
     for key, seen in list(fold.reports.items()):
-        age = max(time.time() - seen.report.time_ms / 1000, 0.0)
+        age = _age(seen, fold, heard=heard)
         late = age > LATE_SECONDS
         rows[key] = {
             "node": seen.report.node,
@@ -125,6 +127,17 @@ def _other_rows(follower: Follower) -> list[dict[str, Any]]:
         }
     rows.pop((follower.view.node, follower.url), None)
     return sorted(rows.values(), key=lambda row: (row["role"], row["node"]))
+
+
+def _age(seen: SeenReport, fold: Fold, *, heard: bool) -> float:
+    """Return the seconds since a report. The clocks of the nodes may differ, so while a leader is `heard`, its own
+    reports since then say at least and at most how long ago that was.
+    """
+    age = max(time.time() - seen.report.time_ms / 1000, 0.0)
+    if not heard:
+        return age
+    since = fold.leader_reports - seen.leader_reports
+    return min(max(age, (since - 1) * REPORT_SECONDS), (since + 1) * REPORT_SECONDS)
 
 
 def _engine_row(view: EngineView) -> dict[str, Any]:
