@@ -217,12 +217,13 @@ class BranchWorld:
             self.note(str(step))
             self._guarded(step)
         self.machine.end_trouble()
-        self.heal()
-        self.rest()
-        self.compare()
-        self.server.tidy()
-        self.rest()
-        self.restart(power_fails=True)
+        with self.machine.calm():
+            self.heal()
+            self.rest()
+            self.compare()
+            self.server.tidy()
+            self.rest()
+            self.restart(power_fails=True)
 
     def _guarded(self, step: Step) -> None:
         death = self.machine.run(partial(self._step, step))

@@ -66,10 +66,11 @@ class FaultyWorld(ABC):
         for step in steps:
             self.do(step)
         self.machine.end_trouble()
-        self.heal()
-        # A restart follows a machine whose time was set back by a day. Then all deadlines are a day away.
-        self._pass_time(max(0, self.latest - self.site.now))
-        self.finish()
+        with self.machine.calm():
+            self.heal()
+            # A restart follows a machine whose time was set back by a day. Then all deadlines are a day away.
+            self._pass_time(max(0, self.latest - self.site.now))
+            self.finish()
 
     def do(self, step: Step) -> None:
         """Execute a step. If it ends the process, another one starts."""

@@ -250,7 +250,8 @@ class World:
         for step in steps:
             self.note(str(step))
             self.step(step)
-        self.finish()
+        with self._machine.calm():
+            self.finish()
 
     def step(self, step: Step) -> None:
         """Execute one step. If the journal fails in it, the process must die (DUR-2)."""

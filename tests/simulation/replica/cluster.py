@@ -242,11 +242,11 @@ class Cluster:
     @contextmanager
     def calm(self) -> Iterator[None]:
         """Let the log store and answer everything meanwhile."""
-        self.log.quiet = True
+        before, self.log.quiet = self.log.quiet, True
         try:
             yield
         finally:
-            self.log.quiet = False
+            self.log.quiet = before
 
     def _must_fail(self, journal: Journal, batch: Batch | None) -> None:
         try:

@@ -110,7 +110,8 @@ class RocketmqWorld:
             if death is not None:
                 self.count(death.event)
                 self._restart(power_fails=death.power_fails or step.how % 2 == 0)
-        self._finish()
+        with self.machine.calm():
+            self._finish()
 
     def _step(self, step: Step) -> None:
         caller, server = self.callers[step.who % CLIENTS], self.server
