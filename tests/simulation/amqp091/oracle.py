@@ -35,9 +35,9 @@ class Oracle(Requests):
         self._seen.clear()
 
     def before_output(self) -> None:
-        """Prepare for the end of a turn."""
-        channels = [channel for connection in self.connections for channel in connection.channels.values()]
-        self.held = {channel: channel.sources for channel in channels if channel.pending}
+        """Prepare for the end of a turn. Deliveries wait behind all earlier answers on their connection."""
+        waiting = [each for each in self.connections if any(channel.pending for channel in each.channels.values())]
+        self.held = {channel: channel.sources for each in waiting for channel in each.channels.values()}
 
     def after_output(self, *, unfinished: bool = False) -> None:
         """Check at the end of a turn that every message delivered in it was the head of its queue (ORD-2).
