@@ -27,7 +27,9 @@ _ATTEMPT_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 1.0
 """The time between two attempts to connect."""
 _SHORT_SECONDS: Final = 0.1
-"""A connection that ends sooner is followed by a pause of this length. A leader that is cut off accepts no clients."""
+"""Two connections in turn that end sooner are followed by a pause of this length. A leader that is cut off accepts no
+clients. One such connection may just have been renewed when the leader ended.
+"""
 RENEW_SECONDS: Final = 5.0
 """How long a connection is used. A broker warns of one whose client does not log in within 10 s, by default."""
 
@@ -104,7 +106,7 @@ class LeaderPresence:
             address = parts.hostname or "", parts.port or (TLS_PORT if parts.scheme == "amqps" else PORT)
         except ValueError:  # the other node has accepted it as its address
             return
-        seen = False
+        seen = short = False
         while self._watched == watched and not self._stopped:
             began = time.monotonic()
             try:
@@ -121,7 +123,8 @@ class LeaderPresence:
                 return
             finally:
                 self._socket = None
-            if time.monotonic() - began < _SHORT_SECONDS:
+            before, short = short, time.monotonic() - began < _SHORT_SECONDS
+            if before and short:
                 self._changed.wait(_SHORT_SECONDS)
 
     def _wait_for_end(self, sock: socket.socket) -> None:

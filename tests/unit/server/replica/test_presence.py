@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from escrowmq.server.replica import presence as module
 from escrowmq.server.replica.presence import LeaderPresence
 from tests.broker import wait_until
 from tests.ports import reserve_port
@@ -55,6 +56,20 @@ def test_a_process_that_ended_is_gone(presence: LeaderPresence) -> None:
     connection.close()
     assert told.wait(30)
     assert presence.is_gone
+
+
+def test_a_process_that_ends_just_after_a_renewal_is_gone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 30)
+    node, presence = Node(), LeaderPresence(renew_seconds=3600)
+    presence.start()
+    told = threading.Event()
+    presence.on_gone = told.set
+    presence.watch(node.url)
+    connection = node.accept()
+    node.end()
+    connection.close()
+    assert told.wait(15)
+    presence.stop()
 
 
 @pytest.mark.parametrize("other", ["amqp://leader:port", "amqp://[::1", f"amqp://{'a' * 100}.example:5672"])
