@@ -113,8 +113,8 @@ class KafkaNodes(EngineNodes):
 
 
 class LastingKafkaNodes(KafkaNodes):
-    """Nodes that live for long, as in production: Java compiles in full what runs often, and at once. In the background,
-    it takes minutes on a machine that is busy.
+    """Nodes that live for long, as in production: Java compiles in full what runs often, and at once. In the
+    background, it takes minutes on a machine that is busy.
     """
 
     java = (*_JAVA, "-XX:-BackgroundCompilation")
