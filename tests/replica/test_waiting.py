@@ -17,7 +17,7 @@ from tests.broker import wait_until
 from tests.engines.nats_nodes import NatsNodes
 from tests.integration.test_server_http import HttpBroker
 from tests.ports import reserve_port
-from tests.replicas import ReplicaBroker, serves
+from tests.replicas import ReplicaBroker, ReplicaBrokers, serves, standby_of
 
 pytestmark = pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
 
@@ -72,3 +72,17 @@ def test_a_second_signal_ends_a_leader_that_waits_for_its_engine(tmp_path: Path)
         finally:
             node.kill()
     assert "stops without an answer of the replicated log" in node.log()
+
+
+def test_a_second_signal_ends_a_standby_that_waits_for_its_engine(tmp_path: Path) -> None:
+    with NatsNodes(tmp_path / "nats", 1) as engine, ReplicaBrokers(tmp_path, engine.url("frozen"), 2) as brokers:
+        standby = standby_of(brokers)
+        engine.freeze(0)
+        try:
+            standby.signal(signal.SIGTERM)
+            wait_until(lambda: "SIGTERM: stopping" in standby.log(), 60, "the first signal")
+            standby.signal(signal.SIGTERM)
+            assert standby.wait(8) == EXIT_CODE
+        finally:
+            engine.thaw(0)
+    assert "this standby stops without an answer of the replicated log" in standby.log()

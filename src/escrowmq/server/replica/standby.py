@@ -23,6 +23,7 @@ from escrowmq.admin.socket.server import AdminServer
 from escrowmq.config import Config
 from escrowmq.replica.engines import EngineLog, SettingsWatch
 from escrowmq.replica.errors import ReplicaError
+from escrowmq.server.fatal import die
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
 from escrowmq.server.replica.follower import Follower
@@ -109,7 +110,7 @@ class Standby:
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._asked_to_stop)
+            loop.add_signal_handler(number, self._asked_to_stop, number)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)  # its settings are read again when it leads
         await self._admin.start(socket_path.bind(self._config.data_dir))
         await self._refusing.listen(self._amqp, context, self._config.listen.backlog)
@@ -129,7 +130,10 @@ class Standby:
             if self._http is not None:
                 await self._http.kill()
 
-    def _asked_to_stop(self) -> None:
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if self._stop.is_set():  # the engine may be asked for 10 s
+            die("this standby stops without an answer of the replicated log")
+        _log.info("%s: stopping", number.name)
         self._stop.set()
         if self._followed is not None:
             self._followed.follower.stop()
