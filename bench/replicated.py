@@ -12,6 +12,8 @@ from bench.scenario import Figure, Scenario, Settings
 _VARIED = ("--size-spread", "40", "--ids", "--correlation-ids", "--timestamps", "--headers")
 
 _WARM_UP_SECONDS = 1.5
+_WARM_UP_RUNS = 9
+"""A warm-up lasts at most as long as so many measurements, which may be short."""
 
 
 class ReplicatedRate(Scenario):
@@ -34,7 +36,7 @@ class ReplicatedRate(Scenario):
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
         seconds = broker.warm_up_seconds if isinstance(broker, ReplicatedEscrowMQ) else _WARM_UP_SECONDS
-        self._run(broker, min(seconds, 2 * settings.duration))
+        self._run(broker, min(seconds, _WARM_UP_RUNS * settings.duration))
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         return self._run(broker, settings.duration)

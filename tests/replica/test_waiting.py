@@ -74,11 +74,18 @@ def test_a_second_signal_ends_a_leader_that_waits_for_its_engine(tmp_path: Path)
     assert "stops without an answer of the replicated log" in node.log()
 
 
+def waits(standby: ReplicaBroker) -> bool:
+    """Return whether a standby has not read the log to its end for a while."""
+    nodes = standby.standing().get("nodes", [])
+    return bool(nodes and nodes[0]["behind_seconds"])
+
+
 def test_a_second_signal_ends_a_standby_that_waits_for_its_engine(tmp_path: Path) -> None:
     with NatsNodes(tmp_path / "nats", 1) as engine, ReplicaBrokers(tmp_path, engine.url("frozen"), 2) as brokers:
         standby = standby_of(brokers)
         engine.freeze(0)
         try:
+            wait_until(lambda: waits(standby), 60, "a standby that waits for the engine")
             standby.signal(signal.SIGTERM)
             wait_until(lambda: "SIGTERM: stopping" in standby.log(), 60, "the first signal")
             standby.signal(signal.SIGTERM)
