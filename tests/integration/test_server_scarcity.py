@@ -155,7 +155,7 @@ def survives_a_flood(broker: BrokerProcess, alarm: str) -> None:
     assert flood.fault is None, broker.log()[-4000:]
     assert flood.refusals["declare"].startswith("506 ")
     assert f"low on {alarm}" in flood.refusals["declare"]
-    assert alarm in status(broker)["alarms"]
+    wait_until(lambda: alarm in status(broker)["alarms"], 60, "the alarm, which a snapshot may just have ended")
     honest.finish()
     wait_until(lambda: flood.refusals.keys() >= {"declare", "bind"} or flood.fault, 60, "a refused binding")
     assert f"low on {alarm}" in flood.refusals["bind"]
