@@ -121,8 +121,8 @@ class OnKafka(ReplicatedEscrowMQ):
 
     engine = LastingKafkaNodes
     warm_up_seconds = 45.0
-    """The broker's ways through Java are not all those of `warm`. Without pauses, the rate of transactions of one message
-    on 64 channels rose threefold in 34 s.
+    """The broker's ways through Java are not all those of `warm`. Without pauses, the rate of transactions of one
+    message on 64 channels rose threefold in 34 s.
     """
 
     def _begin_engine(self) -> None:
