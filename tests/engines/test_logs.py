@@ -95,6 +95,16 @@ def test_an_entry_is_there_for_another_reader_as_soon_as_it_is_acknowledged(log:
             assert other.read(position + 1, 64) == []
 
 
+def test_glances_continue_a_read_until_everything_was_there(log: EngineLog, url: str) -> None:
+    with closing(open_log(url, timeout=TIMEOUT)) as other:
+        log.append([b"0"])
+        found = other.read(0, 64)
+        log.append([b"%d" % index for index in range(1, 200)])
+        wait_until(lambda: bool(found.extend(other.glance(found[-1].position + 1, 64))) or len(found) == 200, "all")
+        assert found == [(index, b"%d" % index) for index in range(200)]
+        assert other.glance(200, 64) == []
+
+
 def test_two_appenders_share_the_positions_and_keep_their_orders(log: EngineLog, url: str) -> None:
     own: dict[bytes, list[int]] = {b"one": [], b"two": []}
 

@@ -99,6 +99,19 @@ class LogTail:
         """Read everything that the log has now. Raises EntriesLost, EntriesTrimmed, EntryDamaged and OSError."""
         self.read_to(self._log.end())
 
+    def read_on(self) -> None:
+        """Read what the log shows at a glance. There may be more, and what the log has lost is found later.
+
+        Raises as `read_to_end` does.
+        """
+        while found := self._log.glance(self.position, READ):
+            if found[0].position > self.position:
+                self._check_trimmed()
+            for stored in found:
+                self.take(stored)
+            if len(found) < READ:
+                return
+
     def read_to(self, end: int) -> None:
         """Read the entries before the position `end`. Raises as `read_to_end` does."""
         if end < self.position:

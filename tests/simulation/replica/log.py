@@ -12,6 +12,8 @@ from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 
 FATES = {"stored": 14, "lost": 1, "unanswered": 2, "late": 2, "twice": 1, "partly": 2, "hole": 2}
+GLANCED = 0.8
+"""How likely a glance shows something."""
 MOST_LOST = 12
 """The most entries that the log loses at once."""
 
@@ -69,6 +71,10 @@ class SimulatedLog:
         at = max(0, position - self.first)
         found = self.entries[at : at + most]
         return [StoredEntry(self.first + at + i, data) for i, data in enumerate(found)]
+
+    def glance(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries, or nothing."""
+        return self.read(position, most) if self.quiet or self._rng.random() < GLANCED else []
 
     def begin(self) -> int:
         """Return the position of the oldest entry."""

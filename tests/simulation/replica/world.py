@@ -36,6 +36,8 @@ STEPS: Final = {
 CHUNK: Final = 8
 """The bytes of a frame in one entry. Most frames have several."""
 _DEPTH: Final = 2
+GLANCES = 0.5
+"""How often a node only reads on, and does not ask where the log ends."""
 
 
 class Node:
@@ -198,7 +200,10 @@ class World:
             node.busy = False
 
     def _follow(self, node: Node) -> None:
-        node.tail.read_to_end()
+        if self._rng.random() < GLANCES:
+            node.tail.read_on()
+        else:
+            node.tail.read_to_end()
         if node.tail.fold.hole and not self.losses:
             raise Violation("entries seem to be lost, but none are")
         if node.tail.fold.hole and not node.tail.fold.notices:

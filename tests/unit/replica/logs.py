@@ -51,6 +51,10 @@ class Log:
         at = max(0, position - self.first)
         return [StoredEntry(self.first + at + i, data) for i, data in enumerate(self.stored[at : at + most])]
 
+    def glance(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries."""
+        return self.read(position, most)
+
     def begin(self) -> int:
         """Return the position of the oldest entry."""
         return self.first

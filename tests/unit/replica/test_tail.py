@@ -35,6 +35,23 @@ def test_segments_and_whole_frames_that_count_are_handed_on() -> None:
     assert tail.position == len(ENTRIES)
 
 
+def test_reading_on_finds_what_reading_to_the_end_finds() -> None:
+    log, copy = Log(*ENTRIES * 20), Copy()
+    tail = LogTail(log, copy)
+    tail.read_on()
+    assert (tail.position, copy.segments) == (len(ENTRIES) * 20, [header(0), header(8)])
+    tail.read_on()
+    assert tail.position == len(ENTRIES) * 20
+
+
+def test_reading_on_finds_that_the_log_begins_later() -> None:
+    log = Log(*ENTRIES)
+    tail = LogTail(log, Copy())
+    log.trim(3)
+    with pytest.raises(EntriesTrimmed):
+        tail.read_on()
+
+
 class FullCopy(Copy):
     """A copy on a disk that is full for a while."""
 

@@ -138,6 +138,10 @@ class KafkaLog:
         """Return entries below the high watermark. See `ReplicatedLog`."""
         return self._reader.read(position, most)
 
+    def glance(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries that the client has fetched. See `ReplicatedLog`."""
+        return self._reader.glance(position, most)
+
     def begin(self) -> int:
         """Return the offset of the oldest entry."""
         return self._reader.watermarks()[0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -21,6 +21,9 @@ busy with followers for longer than with the append.
 """
 _PICKING: Final = {"fetch.wait.max.ms": 5, "fetch.min.bytes": 1, "queued.max.messages.kbytes": 8_192}
 """A node answers further questions on the same connection only after a fetch that waits, so none waits for long."""
+
+
+_Poll: TypeAlias = Callable[[Consumer, int, int], list[StoredEntry]]
 
 
 class KafkaReader:
@@ -61,18 +64,25 @@ class KafkaReader:
 
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries below the high watermark. See `ReplicatedLog`."""
+        return self._read(position, most, self._poll)
+
+    def glance(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries that are there already, if this continues a read. See `ReplicatedLog`."""
+        return self._read(position, most, self._fetched if position == self._next else self._poll)
+
+    def _read(self, position: int, most: int, poll: _Poll) -> list[StoredEntry]:
         try:
-            return self._read(position, most)
+            return self._read_by(position, most, poll)
         except KafkaException as error:
             raise ConnectionError(f"Kafka at {self.address} cannot be read: {error.args[0].str()}") from None
 
-    def _read(self, position: int, most: int) -> list[StoredEntry]:
+    def _read_by(self, position: int, most: int, poll: _Poll) -> list[StoredEntry]:
         with self._reading:
             if self._follows and position in (self._next, self._picked):
                 if position != self._next:
                     self._go_to(self._follower, position)
                 self._next = None  # after an error, the consumer may have passed entries that were not returned
-                found = self._poll(self._follower, position, most)
+                found = poll(self._follower, position, most)
                 self._next = found[-1].position + 1 if found else position
                 return found
             self._go_to(self._picker, position)
@@ -82,6 +92,9 @@ class KafkaReader:
                 self._picker.unassign()
             self._picked = found[-1].position + 1 if found else position
             return found
+
+    def _fetched(self, consumer: Consumer, position: int, most: int) -> list[StoredEntry]:
+        return self._entries(consumer, position, consumer.consume(most, timeout=0))
 
     def _poll(self, consumer: Consumer, position: int, most: int) -> list[StoredEntry]:
         give_up = time.monotonic() + self._timeout

@@ -29,6 +29,7 @@ from escrowmq.replica.log import StoredEntry
 _Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
 _GRACE_SECONDS: Final = 2.0
+_GLANCE_SECONDS: Final = 0.25
 
 
 class NatsLog:
@@ -80,6 +81,10 @@ class NatsLog:
     def read(self, position: int, most: int) -> list[StoredEntry]:
         """Return entries that a majority of replicas has. See `ReplicatedLog`."""
         return self._wait(self._read(position, most))
+
+    def glance(self, position: int, most: int) -> list[StoredEntry]:
+        """Return entries that one of the replicas has. See `ReplicatedLog`."""
+        return self._wait(self._reader.read(position, most, _GLANCE_SECONDS))
 
     async def _read(self, position: int, most: int) -> list[StoredEntry]:
         give_up = time.monotonic() + self._timeout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from itertools import starmap
 from typing import Final
 
 import nats.errors
@@ -13,25 +14,49 @@ from nats.aio.msg import Msg
 
 from escrowmq.replica.log import StoredEntry
 
-_ANSWER_SECONDS: Final = 2.0
-"""How long a replica may say nothing. The rest is asked for again, and another one may answer then."""
+ANSWER_SECONDS: Final = 2.0
+"""How long a replica may say nothing."""
 _READ_BYTES: Final = 8 * 1024 * 1024
 
 
 class _Answer:
-    """The answer to a question, as far as it has come."""
+    """The answer to a question, as far as it has come. Its last message has a status instead of an entry.
 
-    def __init__(self, most: int) -> None:
+    Entries without headers have no positions. They are counted from where the question began, if the last message says
+    that none is missing.
+    """
+
+    def __init__(self, position: int, most: int) -> None:
         self.entries: list[StoredEntry] = []
-        self.most = most
+        self.came = 0
+        """The messages so far."""
         self.whole = asyncio.get_running_loop().create_future()
+        self._position = position
+        self._most = most
+        self._bare: list[bytes] = []
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether entries came whose positions are not known."""
+        return bool(self._bare) and not self.entries
 
     def add(self, message: Msg) -> None:
-        """Take a message of the answer. The last one may have a status instead of an entry."""
-        headers = message.headers or {}
-        if "Status" not in headers:
+        """Take a message of the answer."""
+        self.came += 1
+        headers = message.headers
+        if not headers:
+            self._bare.append(message.data)
+        elif "Status" not in headers:
             self.entries.append(StoredEntry(int(headers["Nats-Sequence"]) - 1, message.data))
-        if ("Status" in headers or len(self.entries) == self.most) and not self.whole.done():
+            if len(self.entries) == self._most:
+                self._end()
+        else:
+            if headers.get("Nats-Last-Sequence") == str(self._position + len(self._bare)):
+                self.entries = list(starmap(StoredEntry, enumerate(self._bare, self._position)))
+            self._end()
+
+    def _end(self) -> None:
+        if not self.whole.done():
             self.whole.set_result(None)
 
 
@@ -50,22 +75,32 @@ class NatsReader:
         """Subscribe to all answers."""
         await self._client.subscribe(f"{self._inbox}.*", cb=self._receive)
 
-    async def read(self, position: int, most: int) -> list[StoredEntry]:
-        """Ask one of the replicas for entries, and return those that came, in order. It may not have the newest yet."""
+    async def read(self, position: int, most: int, patience: float = ANSWER_SECONDS) -> list[StoredEntry]:
+        """Ask one of the replicas for entries, and return those that came, in order. It may not have the newest yet.
+
+        If it says nothing for `patience` seconds, the rest can be asked for again, and another one may answer then.
+        """
+        answer = await self._ask(position, most, patience, bare=True)
+        if answer.is_inexact:
+            answer = await self._ask(position, most, patience, bare=False)
+        return answer.entries
+
+    async def _ask(self, position: int, most: int, patience: float, *, bare: bool) -> _Answer:
+        """Ask for entries, with `bare` without their headers, which take longer to read than a small entry."""
         self._serial += 1
         reply = f"{self._inbox}.{self._serial}"
-        answer = self._answers[reply] = _Answer(most)
-        request = {"seq": position + 1, "batch": most, "max_bytes": _READ_BYTES}
+        answer = self._answers[reply] = _Answer(position, most)
+        request = {"seq": position + 1, "batch": most, "max_bytes": _READ_BYTES, "no_hdr": bare}
         try:
             with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):  # what has come is in order
                 await self._client.publish(self._subject, json.dumps(request).encode(), reply)
                 known = -1
-                while not answer.whole.done() and len(answer.entries) > known:
-                    known = len(answer.entries)
-                    await asyncio.wait({answer.whole}, timeout=_ANSWER_SECONDS)
+                while not answer.whole.done() and answer.came > known:
+                    known = answer.came
+                    await asyncio.wait({answer.whole}, timeout=patience)
         finally:
             del self._answers[reply]
-        return answer.entries
+        return answer
 
     async def _receive(self, message: Msg) -> None:
         answer = self._answers.get(message.subject)

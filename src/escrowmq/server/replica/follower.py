@@ -132,7 +132,8 @@ class Follower:
                 if again is not None:
                     following.open(again)
                     again = None
-                if following.read_to_end():
+                read = following.read_to_end if candidate.is_gone else following.read_on
+                if read():
                     candidate.heard()
                 if mapped:
                     mapped = False

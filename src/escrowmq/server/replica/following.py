@@ -22,6 +22,8 @@ from escrowmq.server.replica.node_view import NodeView
 from escrowmq.server.replica.places import PlaceNotes
 
 SYNC_SECONDS: Final = 1.0
+END_SECONDS: Final = 1.0
+"""The time after which a standby asks again where the log ends, which takes longer than to read on."""
 COPYING: Final = "replica.copying"
 """The file that is there while an empty node copies what lives. Without the rest, its segments are of no use."""
 
@@ -64,6 +66,7 @@ class Following:
         self._url = url
         self._chain_contents = chain_contents
         self._synced_at = 0.0
+        self._at_end_at = 0.0
         self._places = PlaceNotes(storage, name)
         view.take_overs.extend(self._places.take_overs())
         self.open(self._places.segments())
@@ -124,8 +127,19 @@ class Following:
 
     def read_to_end(self) -> bool:
         """Read the log to its end, and return whether anything counted. Raises ReplicaError and OSError."""
+        counts = self._read(self.tail.read_to_end)
+        self._at_end_at = self._view.followed_at
+        return counts
+
+    def read_on(self) -> bool:
+        """Read what the log shows at a glance, and everything now and then. Otherwise as `read_to_end`."""
+        if time.monotonic() - self._at_end_at >= END_SECONDS:
+            return self.read_to_end()
+        return self._read(self.tail.read_on)
+
+    def _read(self, read: Callable[[], None]) -> bool:
         before, view = self.tail.counted, self._view
-        self.tail.read_to_end()
+        read()
         view.followed_at = time.monotonic()
         counts = self.tail.counted != before
         if counts:
