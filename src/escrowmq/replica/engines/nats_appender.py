@@ -22,6 +22,7 @@ from nats.aio.msg import Msg
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_append import AppendRefused, NatsAppend
 from escrowmq.replica.engines.nats_client import NatsErrors, connect, host_of
+from escrowmq.replica.engines.nats_loop import new_append_loop
 from escrowmq.replica.engines.within import within
 from escrowmq.replica.errors import AppendUnknown
 
@@ -47,7 +48,7 @@ class NatsAppender:
         self._serial = 0
         self._waiting: dict[str, tuple[NatsAppend, int]] = {}
         """The appends that wait, and which of their entries, by the reply subject."""
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_append_loop()
         self._running = threading.Lock()
         self._ran_at = time.monotonic()
         self._closed = False
