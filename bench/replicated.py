@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from bench.brokers import Broker
 from bench.cluster import Cluster
 from bench.measure import Measurement, details, perf
@@ -35,8 +37,16 @@ class ReplicatedRate(Scenario):
         self._rate = rate
 
     def warm_up(self, broker: Broker, settings: Settings) -> None:
-        seconds = broker.warm_up_seconds if isinstance(broker, ReplicatedEscrowMQ) else _WARM_UP_SECONDS
+        if isinstance(broker, ReplicatedEscrowMQ):
+            seconds, thaws = broker.warm_up_seconds, broker.warm_up_thaws
+        else:
+            seconds, thaws = _WARM_UP_SECONDS, 0
         self._run(broker, min(seconds, _WARM_UP_RUNS * settings.duration))
+        for _ in range(thaws):
+            broker.freeze()
+            time.sleep(settings.duration)  # as while the other broker is measured
+            broker.thaw()
+            self._run(broker, settings.duration)
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         return self._run(broker, settings.duration)

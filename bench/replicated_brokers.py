@@ -35,6 +35,8 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
     """Further options of each broker."""
     warm_up_seconds = 1.5
     """For how long a rate is measured without being counted, before the first measurement."""
+    warm_up_thaws = 0
+    """How often it is measured after that, each time after the brokers were suspended, without being counted."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -123,6 +125,10 @@ class OnKafka(ReplicatedEscrowMQ):
     warm_up_seconds = 45.0
     """The broker's ways through Java are not all those of `warm`. Without pauses, the rate of transactions of one
     message on 64 channels rose threefold in 34 s.
+    """
+    warm_up_thaws = 4
+    """After Kafka was suspended, it does things for the first time, for which Java drops what it has compiled. The rate
+    falls by a quarter then, and is again as before after four measurements.
     """
 
     def _begin_engine(self) -> None:
