@@ -173,6 +173,8 @@ class Load:
     """Publish each message to a random one of this number of queues."""
     block: int = BLOCK
     """The number of messages that are published and synced together."""
+    channels: int = 1
+    """The channels of the connection that publishes. Each message is on another one than the message before."""
 
     @property
     def uniform(self) -> bool:
@@ -199,6 +201,7 @@ LOADS = (
     Load("transient, basic.get one by one, auto-ack", auto_ack=True, gets=1),
     Load("transient, basic.get pipelined, acked", gets=BLOCK),
     Load("persistent, tx of 100, acked, varied", durable=True, tx=100, variety=VARIED),
+    Load("persistent, tx of 1, 64 channels, varied", durable=True, tx=1, variety=VARIED, block=64, channels=64),
 )
 
 
@@ -253,8 +256,10 @@ def declare(load: Load, host: Host, publisher: Connection, consumer: Connection)
     """Declare and bind the queues that the load needs, and subscribe."""
     if load.confirms:
         send(publisher, 1, spec.ConfirmSelect())
-    if load.tx:
-        send(publisher, 1, spec.TxSelect())
+    for channel in range(2, load.channels + 1):
+        send(publisher, channel, spec.ChannelOpen())
+    for channel in range(1, load.channels + 1 if load.tx else 1):
+        send(publisher, channel, spec.TxSelect())
     send(
         consumer,
         1,
@@ -296,9 +301,10 @@ def _publish(load: Load, number: int, message: LoadMessage, queue: str = "q") ->
         message_id=message.message_id,
         timestamp=message.timestamp,
     )
-    method = method_frame(1, spec.BasicPublish(exchange, routing_key))
-    commit = method_frame(1, spec.TxCommit()) if load.tx and (number + 1) % load.tx == 0 else b""
-    return method + content_frames(1, properties.encode(), message.body, 0) + commit
+    channel = 1 + number % load.channels
+    method = method_frame(channel, spec.BasicPublish(exchange, routing_key))
+    commit = method_frame(channel, spec.TxCommit()) if load.tx and (number + 1) % load.tx == 0 else b""
+    return method + content_frames(channel, properties.encode(), message.body, 0) + commit
 
 
 def _acks(load: Load, before: int) -> bytes:

@@ -83,6 +83,7 @@ class Channel:
         self._uncounted = 0  # about the bytes of deliveries since `count_held`
         self.branch: TransactionBranch | None = None
         self.commit_frame = method_frame(number, TxCommit())
+        self.method_start = self.commit_frame[:3]
         self.commit_ok = method_frame(number, TxCommitOk())
         self.confirming = False
         self.traffic = self.broker.engine.counters.traffic_of(self.vhost.name, "amqp091")

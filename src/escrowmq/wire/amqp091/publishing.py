@@ -65,6 +65,16 @@ class PublishReader:
             return self._read_packed(channel, channel.address, buf, at, end)
         return read_keyed(self, channel, buf, at, end) if channel.lone else at
 
+    def return_to(self, channel: Channel, buf: bytes, at: int, end: int) -> int:
+        """Read publishes that continue the last run of a channel behind those of another one. Returns the same as
+        `go_on`.
+        """
+        if channel.form is not None and buf.startswith(channel.prefix, at):
+            return self.read_run(channel, buf, at, end)
+        if channel.address is not None and buf.startswith(channel.address.start, at):
+            return self._read_packed(channel, channel.address, buf, at, end)
+        return at
+
     @property
     def most_body(self) -> int:
         """The longest body, in bytes, that fits into one frame and is not too large for a message."""

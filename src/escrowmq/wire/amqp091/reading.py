@@ -202,7 +202,7 @@ class Reader:
         while end - at >= 8:
             if at > begin and (requests.left <= 0 or self._task is not None):
                 break
-            if (last := self._last) is not None:
+            if (last := self._last) is not None and startswith(last.method_start, at):
                 behind = publishes.go_on(last, buf, at, end)
                 if behind != at:
                     at = behind
@@ -229,10 +229,9 @@ class Reader:
                 elif startswith(_PUBLISH, at + 7):
                     if gate.shut and gate.keeps_back():
                         break
-                    behind = at
-                    if channel is not last and channel.form is not None and startswith(channel.prefix, at):
+                    behind = at if channel is last else publishes.return_to(channel, buf, at, end)
+                    if behind != at:
                         self._last = channel
-                        behind = publishes.read_run(channel, buf, at, end)
                     at = behind if behind != at else self._read_publish(channel, buf, at, stop, end)
                     continue
                 elif startswith(_ACK, at + 7) and size == 13:
