@@ -81,7 +81,8 @@ class Transactions:
 
     def begin_again(self, branch: TransactionBranch) -> None:
         """Reuse `branch`, which has ended, for the next transaction (TX-12)."""
-        branch.renew(self.next_number())
+        self._last += 1
+        branch.renew(self._last)
 
     def enlist(self, branch: TransactionBranch, work: Publication | Settlement) -> None:
         """Add work to a branch. Raises LIMIT_EXCEEDED if the branch would exceed its limits (TX-13)."""
@@ -107,10 +108,6 @@ class Transactions:
         Raises LIMIT_EXCEEDED, with nothing applied, if a queue that refuses messages at its limit (`reject-publish`)
         is full, or if the effects do not fit into one record.
         """
-        if branch.empty or branch.state is not State.ACTIVE:
-            branch.step(Input.COMMIT_ONE_PHASE)
-            branch.undo()
-            return CommitResult()
         only = branch.only_run
         if only is not None:
             (queue,) = only.queues
@@ -119,6 +116,10 @@ class Transactions:
                 branch.step(Input.COMMIT_ONE_PHASE)
                 branch.end()
                 return CommitResult(lsn)
+        elif branch.empty or branch.state is not State.ACTIVE:
+            branch.step(Input.COMMIT_ONE_PHASE)
+            branch.undo()
+            return CommitResult()
         return resolution.commit(self._engine, branch)
 
     def is_large(self, branch: TransactionBranch) -> bool:

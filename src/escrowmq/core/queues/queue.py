@@ -314,17 +314,19 @@ class Queue:
 
     def unseal(self, synced: int) -> bool:
         """Make the runs visible whose commit is on disk. Return True if others are left."""
-        while self.unsynced and self.unsynced[0][0] <= synced:
-            _, run, contents = self.unsynced[0]
+        unsynced = self.unsynced
+        while unsynced and unsynced[0][0] <= synced:
+            _, run, contents = unsynced[0]
             if isinstance(run, Run):
                 self._admit(run, contents)
             elif run.ready:
                 self._admit_together(run)
             else:
                 break
-            self.change()
-            self.unsynced.popleft()
-        return bool(self.unsynced)
+            if self.watched:
+                self.change()
+            unsynced.popleft()
+        return bool(unsynced)
 
     def take_in(self) -> None:
         """Make what is on disk visible, before a client asks for it."""

@@ -203,14 +203,14 @@ class Reader:
             if at > begin and (requests.left <= 0 or self._task is not None):
                 break
             if (last := self._last) is not None and startswith(last.method_start, at):
-                behind = publishes.go_on(last, buf, at, end)
-                if behind != at:
-                    at = behind
-                    continue
                 if startswith(last.commit_frame, at):
                     self._call(last, basic_methods.tx_commit, _COMMIT)
                     at += len(last.commit_frame)
                     committed = True
+                    continue
+                behind = publishes.go_on(last, buf, at, end)
+                if behind != at:
+                    at = behind
                     continue
             kind, number, size = unpack(buf, at)
             if size > most:
