@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -52,6 +52,9 @@ class NatsAppender:
         self._running = threading.Lock()
         self._ran_at = time.monotonic()
         self._closed = False
+        self._waits = False
+        """Whether the loop runs until something is answered."""
+        self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def host(self) -> str:
@@ -94,25 +97,20 @@ class NatsAppender:
                 self._loop.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        with self._turn(coroutine.close):
-            self._loop.run_until_complete(coroutine)
-
-    @contextlib.contextmanager
-    def _turn(self, abandon: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Have the event loop for this thread. Raises ConnectionError, after `abandon`, if it is closed."""
+        """Run a coroutine on this thread. Raises ConnectionError if the loop is closed."""
         with self._running:
             if self._closed:
-                abandon()
-                raise ConnectionError(f"NATS at {self.address}: {_CLOSED}")
-            try:
-                yield
-            finally:
-                self._ran_at = time.monotonic()
+                coroutine.close()
+                raise self._gone()
+            self._loop.run_until_complete(coroutine)
+            self._ran_at = time.monotonic()
 
     def _answered(self, append: NatsAppend) -> list[int]:
         """Wait for a majority of replicas. Publish all entries again if certainly none of them was stored."""
         give_up = time.monotonic() + self._timeout
-        with self._turn():
+        with self._running:
+            if self._closed:
+                raise self._gone()
             while True:
                 try:
                     return self._wait(append, give_up)
@@ -122,6 +120,7 @@ class NatsAppender:
                     self._loop.run_until_complete(asyncio.sleep(_PAUSE))
                     append.begin_again()
                 finally:
+                    self._ran_at = time.monotonic()
                     if self._waiting:
                         self._forget(append)
 
@@ -138,18 +137,38 @@ class NatsAppender:
 
     def _wait_for_answer(self, append: NatsAppend, seconds: float) -> None:
         """Run the loop until something is answered, which stops it. A task would take longer. Raises AppendUnknown."""
-        expired: list[None] = []
-        append.changed = self._loop.stop
-        timer = self._loop.call_later(max(0.0, seconds), self._expire, expired)
-        self._loop.run_forever()
-        timer.cancel()
-        append.changed = None
-        if expired:
+        append.changed, self._waits = self._answer, True
+        answered = self._run_until(self._loop.time() + seconds)
+        append.changed, self._waits = None, False
+        if not answered:
             raise self._unknown(str(self._errors) or "no answer")
 
-    def _expire(self, expired: list[None]) -> None:
-        expired.append(None)
+    def _run_until(self, when: float) -> bool:
+        """Run the loop until an answer stops it, and return True, or False at that time of the loop."""
+        loop = self._loop
+        while True:
+            if self._alarm is None or self._alarm.when() > when:
+                self._set_alarm(when)
+            loop.run_forever()
+            if not self._waits:
+                return True
+            if loop.time() >= when:
+                return False
+
+    def _answer(self) -> None:
+        self._waits = False
         self._loop.stop()
+
+    def _set_alarm(self, when: float) -> None:
+        """Stop the loop then if an append waits. The alarm stays for later appends, which mostly do not need one."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._waits:
+            self._loop.stop()
 
     async def _connect(self, hosts: Sequence[str]) -> None:
         client = await connect(self.address, hosts, self._timeout, self._errors, self._on_disconnected)
@@ -176,14 +195,17 @@ class NatsAppender:
         append, index = self._waiting.pop(message.subject, (None, 0))
         if append is None:
             return
-        if (message.headers or {}).get("Status") == _NO_RESPONDERS:
+        if message.headers and message.headers.get("Status") == _NO_RESPONDERS:
             append.refuse("the stream has no leader")
             return
-        answer = json.loads(message.data)
+        answer = json.loads(message.data.decode())
         if "error" in answer:
             append.fail(AppendUnknown(f"NATS did not store an append: {answer['error'].get('description')}"))
         else:
             append.store(index, int(answer["seq"]) - 1)
+
+    def _gone(self) -> ConnectionError:
+        return ConnectionError(f"NATS at {self.address}: {_CLOSED}")
 
     def _unknown(self, reason: str) -> AppendUnknown:
         return AppendUnknown(f"NATS at {self.address} did not acknowledge an append: {reason}")
