@@ -189,6 +189,7 @@ def test_a_leader_that_is_terminated_resigns(brokers: ReplicaBrokers) -> None:
 def test_a_leader_that_is_terminated_while_it_hands_over_does_not_begin_again(brokers: ReplicaBrokers) -> None:
     leader = brokers.leader()
     connection = pika.BlockingConnection(brokers.parameters())  # it is waited for, since it does not answer
+    wait_until(lambda: len(leader.standing().get("nodes", ())) > 1, 60, "the report of a standby")
     ask(leader.data_dir, "replica.handover")
     assert leader.terminate() == 0
     brokers.leader(but=leader)
