@@ -25,6 +25,8 @@ once. The time of a running broker never goes back.
 """
 JUMP_MS: Final = 1000
 """The smallest change of the machine's time that is logged, and the smallest difference that is recorded."""
+ROUNDING_MS: Final = 2
+"""The difference that rounding makes."""
 
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts while the machine is suspended
 _log = logging.getLogger("escrowmq.server")
@@ -96,8 +98,10 @@ def resume(engine: Engine, last_ms: int, wall: Callable[[], int] | None = None) 
     if abs(wall_ms - engine.now) >= STEP_MS:
         engine.now = last_ms if abs(wall_ms - last_ms) < STEP_MS else wall_ms
     engine.behind_ms = wall_ms - engine.now
-    was_lost = abs(engine.behind_ms - recorded_ms) >= JUMP_MS  # with the end of the log, in a crash
-    if was_lost or engine.now < last_ms:  # a later start, with `last_ms` less than a day ahead, must not return to that
+    # The clock has approached the machine's without a record, or the record was lost with the end of the log. The next
+    # record is made when this difference has changed, so it must be in the log, which could lag by seconds otherwise.
+    differs = abs(engine.behind_ms - recorded_ms) > ROUNDING_MS
+    if differs or engine.now < last_ms:  # a later start, with `last_ms` less than a day ahead, must not return to that
         _record(engine)
     if abs(engine.behind_ms) >= JUMP_MS:
         where = "behind" if engine.behind_ms > 0 else "ahead of"

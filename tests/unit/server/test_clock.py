@@ -8,6 +8,8 @@ import time
 import pytest
 
 from escrowmq.core.broker import Broker
+from escrowmq.core.records.changes import encode_change
+from escrowmq.core.records.kinds import Kind
 from escrowmq.journal.journal import Journal
 from escrowmq.server import clock as module
 from escrowmq.server.clock import SLOWNESS, STEP_MS, Clock, ClockRecorder
@@ -207,6 +209,20 @@ def test_a_difference_whose_record_was_lost_is_recorded_at_the_start(machine: Ma
     module.resume(again.broker.engine, again.now, lambda: machine.wall)
     again.sync()
     assert again.restart().broker.engine.behind_ms == -3_600_000
+
+
+def test_small_changes_of_the_difference_do_not_add_up_over_restarts(machine: Machine) -> None:
+    site = Site(now=wall_ms_of(machine) - 3_600_000)
+    site.broker.engine.behind_ms = 3_600_000
+    site.broker.engine.log.append(Kind.COUNTERS, encode_change(behind_ms=3_600_000))
+    site.sync()
+    for _ in range(3):
+        site = site.restart()
+        module.resume(
+            site.broker.engine, wall_ms_of(machine) - site.broker.engine.behind_ms + 900, lambda: machine.wall
+        )
+        site.sync()
+    assert site.restart().broker.engine.behind_ms == 3_600_000 - 3 * 900
 
 
 def test_a_recorded_difference_of_a_day_does_not_put_the_time_before_the_last_record(machine: Machine) -> None:
