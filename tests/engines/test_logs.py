@@ -100,7 +100,12 @@ def test_glances_continue_a_read_until_everything_was_there(log: EngineLog, url:
         log.append([b"0"])
         found = other.read(0, 64)
         log.append([b"%d" % index for index in range(1, 200)])
-        wait_until(lambda: bool(found.extend(other.glance(found[-1].position + 1, 64))) or len(found) == 200, "all")
+
+        def all_found() -> bool:
+            found.extend(other.glance(found[-1].position + 1, 64))
+            return len(found) == 200
+
+        wait_until(all_found, "all entries")
         assert found == [(index, b"%d" % index) for index in range(200)]
         assert other.glance(200, 64) == []
 

@@ -24,8 +24,8 @@ FOUND: Final = {
     "SessionWorld": (23037,),
 }
 """The seeds of histories that found faults. In 25 and 63, the log loses the only snapshot that covers a gap. In that of
-half messages, a frame that was dropped comes back after a power failure. In 23037, small changes of the clock add up. In
-the others, the log loses claims, and a copy that has counted in one of them is not the newest.
+half messages, a frame that was dropped comes back after a power failure. In 23037, changes of the clock add up. In the
+others, the log loses claims, and a copy that has counted in one of them is not the newest.
 """
 
 
