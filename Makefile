@@ -155,9 +155,9 @@ run: $(VENV)/.spark ## stream 336,776 events through broker and Spark, kill both
 	@exec $(BIN)/python -u -m escrowmq.demo --out build/run $(ARGS)
 
 # Tests start hundreds of brokers and commands. Without cached bytecode, each of them compiles all modules again. Many
-# tests wait for processes and disks for a third of their time, so there are three workers for each processor, up to six.
+# tests wait for processes and disks, so there are two workers more than there are processors, up to six.
 test: export PYTHONDONTWRITEBYTECODE =
-test: WORKERS = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 2 ? 3 * n : 6)))
+test: WORKERS = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 2 : 6)))
 test: $(VENV)/.archive ## run the tests, the long ones in their short form
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)
 
