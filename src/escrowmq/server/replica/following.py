@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -66,7 +67,6 @@ class Following:
         self._url = url
         self._chain_contents = chain_contents
         self._synced_at = 0.0
-        self._at_end_at = 0.0
         self._places = PlaceNotes(storage, name)
         view.take_overs.extend(self._places.take_overs())
         self.open(self._places.segments())
@@ -86,6 +86,7 @@ class Following:
 
     def _use(self, copy: DiskCopy, tail: LogTail) -> None:
         self.copy, self.tail = copy, tail
+        self._at_end_at = -math.inf  # the whole log first: this node's files may be ahead of what is read in pieces
         self.leader = Leader(self._log, tail, self._view.node, self._url, partial(secrets.token_bytes, ID_SIZE))
 
     def begin_by_map(self) -> bool:

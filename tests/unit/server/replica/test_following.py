@@ -11,6 +11,8 @@ import pytest
 from escrowmq.journal.format import TYPE_SEGMENT, FileHeader, segment_name
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.entries import Stamp, decode, encode
+from escrowmq.replica.log import StoredEntry
+from escrowmq.server.replica import following as module
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.following import COPYING
 from tests.unit.replica.logs import Log
@@ -37,6 +39,27 @@ def test_a_start_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
     assert again.tail.position == first.tail.segments[-1].position > 0
     other = Follower(log, "another log", again._following._storage, "n1", "amqp://n1", 1, chain_contents=False)
     assert other.tail.position == 0
+
+
+class Shortsighted(Log):
+    """A log that shows nothing at a glance."""
+
+    def glance(self, _position: int, _most: int) -> list[StoredEntry]:
+        """Return nothing."""
+        return []
+
+
+def test_a_log_that_is_opened_again_is_read_to_its_end_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "END_SECONDS", 3600.0)
+    log = Shortsighted()
+    leader = led_by_another(log)
+    following = standby(log, tmp_path, lease=3600)._following
+    for _ in range(2):
+        following.open(())
+        assert following.read_on()
+        assert following.tail.position == log.end()
+    leader.prove()
+    assert not following.read_on()
 
 
 def test_take_overs_are_known_after_a_start(tmp_path: Path) -> None:
