@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from escrowmq.replica.engines import open_log
 from tests.certificates import Authority
+from tests.engines.nats_keys import Key, settings_and_credentials
 from tests.engines.nats_nodes import NatsNodes
 from tests.engines.secured_kafka import PASSWORD, QUOTED, USER, SecuredKafka
 
@@ -49,3 +54,25 @@ def test_nats_is_used_over_tls_with_a_login(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="cannot be reached") as caught:
             open_log(url.replace(QUOTED, "wrong"), timeout=5)
         assert "wrong" not in str(caught.value).replace("wrong password", "")
+
+
+def test_nats_is_used_with_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server checks token and signature. The library nkeys has no wheel, so its place is taken by `Key` here."""
+    if (why := NatsNodes.missing()) is not None:
+        pytest.skip(why)
+    library: Any = ModuleType("nkeys")
+    library.from_seed = Key.from_seed
+    library.__spec__ = ModuleSpec("nkeys", None)
+    monkeypatch.setitem(sys.modules, "nkeys", library)
+    monkeypatch.setattr(Key, "wipe", lambda _: None, raising=False)
+    settings, credentials = settings_and_credentials()
+    file = tmp_path / "user.creds"
+    file.write_text(credentials)
+    with NatsNodes(tmp_path / "nodes", 1, further=settings) as nodes:
+        url = f"{nodes.url('journal')}&credentials={file}"
+        with closing(open_log(url, timeout=30)) as log:
+            assert log.append([b"a"]) == [0]
+            assert [each.data for each in log.read(0, 8)] == [b"a"]
+        file.write_text(settings_and_credentials()[1])
+        with pytest.raises(OSError, match=r"cannot be reached: .*Authorization"):
+            open_log(url, timeout=3)

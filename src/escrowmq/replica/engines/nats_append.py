@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from escrowmq.replica.engines.nats_client import WINDOW_BYTES
@@ -17,12 +17,10 @@ class AppendRefused(Exception):  # noqa: N818 - named after the event
 
 
 class NatsAppend:
-    """The entries of an append. Belongs to the thread that runs the event loop."""
+    """The entries of an append. Belongs to the thread that uses the connection."""
 
     def __init__(self, entries: Sequence[bytes]) -> None:
         self._entries = entries
-        self.changed: Callable[[], None] | None = None
-        """Called after each answer, if it is set."""
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -71,19 +69,12 @@ class NatsAppend:
         self._positions[index] = position
         self._stored += 1
         self._under_way -= len(self._entries[index])
-        self._notify()
 
     def refuse(self, reason: str) -> None:
         """Note that an entry was certainly not stored."""
         self._refused += 1
         self._refusal = reason
-        self._notify()
 
     def fail(self, error: AppendUnknown) -> None:
         """Note that nobody knows what was stored."""
         self._error = self._error or error
-        self._notify()
-
-    def _notify(self) -> None:
-        if self.changed is not None:
-            self.changed()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import nats.errors
 from nats.aio.client import Client
 
 from escrowmq.replica.engines.address import NATS_TLS, EngineAddress
+from escrowmq.replica.engines.nats_login import client_options
 from escrowmq.replica.engines.within import within
-from escrowmq.urls import TLS_PARAMETERS, tls_context
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
 """The bytes of entries that are on their way at once. A stream's leader refuses more than 128 MB."""
@@ -37,43 +35,18 @@ class NatsErrors:
         return "; ".join(self._errors)
 
 
-def login(address: EngineAddress) -> dict[str, Any]:
-    """Return the client's settings for login and TLS. Raises ValueError with one line if a file cannot be used."""
-    options: dict[str, Any] = {"user_credentials": address.options.get("credentials")}
-    if address.user is not None:
-        options |= {"user": address.user, "password": address.password}
-    if address.scheme == NATS_TLS:
-        parameters = {name: value for name, value in address.options.items() if name in TLS_PARAMETERS}
-        options["tls"] = tls_context(parameters)
-    return options
-
-
-def check_options(address: EngineAddress) -> None:
-    """Raise ValueError with one line if the parameters of the URL cannot be used. NATS need not be there."""
-    login(address)
-    credentials = address.options.get("credentials")
-    if credentials is not None:
-        if find_spec("nkeys") is None:
-            raise ValueError("credentials need a further library: pip install 'nats-py[nkeys]'")
-        try:
-            Path(credentials).read_bytes()
-        except OSError as error:
-            raise ValueError(f"credentials: {error}") from None
-
-
 async def connect(
     address: EngineAddress,
     hosts: Sequence[str],
     patience: float,
     errors: NatsErrors,
-    disconnected: Callable[[], Awaitable[None]] | None = None,
 ) -> Client:
     """Connect to the first of `hosts` that answers, and again to one of them whenever the connection is lost.
 
-    `hosts` have ports. `disconnected` is called after each loss. Raises ConnectionError after `patience` seconds.
+    `hosts` have ports. Raises ConnectionError after `patience` seconds.
     """
     try:
-        options = login(address)
+        options = client_options(address)
     except ValueError as error:  # the files have changed since `check_options`
         raise ConnectionError(f"NATS at {address} cannot be reached: {error}") from None
     scheme = "tls" if address.scheme == NATS_TLS else "nats"
@@ -89,7 +62,6 @@ async def connect(
         max_outstanding_pings=3,
         pending_size=WINDOW_BYTES,
         error_cb=errors.add,
-        disconnected_cb=disconnected,
         **options,
     )
     try:
@@ -100,9 +72,3 @@ async def connect(
         reason = str(errors) or str(error) or "no answer"
         raise ConnectionError(f"NATS at {address} cannot be reached: {reason}") from None
     return client
-
-
-def host_of(client: Client) -> str:
-    """Return where a client is connected, with the port, or nothing."""
-    url = client.connected_url
-    return url.netloc.rpartition("@")[2] if url is not None else ""

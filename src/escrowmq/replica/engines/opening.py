@@ -36,7 +36,7 @@ def check_url(url: str) -> None:
     if address.scheme == KAFKA:
         from escrowmq.replica.engines.kafka import check_options
     else:
-        from escrowmq.replica.engines.nats_client import check_options
+        from escrowmq.replica.engines.nats_login import check_options
     try:
         check_options(address)
     except ValueError as error:

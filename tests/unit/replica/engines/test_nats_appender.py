@@ -3,71 +3,153 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_appender import NatsAppender
 from escrowmq.replica.errors import AppendUnknown
+from tests.broker import wait_until
+from tests.unit.replica.engines.nats_server import NatsServer, stored
 
 ADDRESS = EngineAddress.parse("nats://127.0.0.1:1/t")
 
 
-class Connection:
-    """A client of NATS. `answer` returns the answer to a published entry, or None for no answer."""
-
-    connected_url = None
-
-    def __init__(self, appender: NatsAppender, answer: Callable[[bytes], Any]) -> None:
-        self._appender = appender
-        self._answer = answer
-
-    async def publish(self, _subject: str, entry: bytes, reply: str) -> None:
-        """Have the answer received after this."""
-        answer = self._answer(entry)
-        if answer is not None:
-            answer.subject = reply
-            self._appender._loop.create_task(self._appender._receive(answer))
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-
-def connected(answer: Callable[[bytes], Any]) -> NatsAppender:
+def connected(*servers: NatsServer) -> NatsAppender:
     appender = NatsAppender(ADDRESS, 10)
-    connection: Any = Connection(appender, answer)
-    appender._client = connection
+    appender.connect([server.host for server in servers])
     return appender
 
 
-def said(**content: object) -> Any:
-    return SimpleNamespace(headers=None, data=json.dumps(content).encode())
+def position(entry: bytes) -> bytes:
+    return stored(int(entry))
 
 
-def no_responders(_entry: bytes) -> Any:
-    return SimpleNamespace(headers={"Status": "503"}, data=b"")
+def test_entries_have_the_positions_that_the_answers_tell() -> None:
+    with NatsServer(position) as server:
+        appender = connected(server)
+        first, second = appender.send([b"4", b"5"]), appender.send([b"9"])
+        assert second() == [9]
+        assert first() == [4, 5]
+        appender.close()
+
+
+def test_an_answer_with_more_fields_is_understood() -> None:
+    with NatsServer(lambda _: b'{"stream":"t","domain":"d","seq":8,"duplicate":true}') as server:
+        appender = connected(server)
+        assert appender.send([b"a"])() == [7]
+        appender.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"seq":"x"}', b'{"error":1}', b"\xff", b"{}"])
+def test_an_answer_that_says_nothing_leaves_the_append_unknown(answer: bytes) -> None:
+    with NatsServer(lambda _: answer) as server:
+        appender = connected(server)
+        with pytest.raises(AppendUnknown, match="it answered"):
+            appender.send([b"a"])()
+        appender.close()
 
 
 def test_answers_that_never_come_are_not_waited_for_after_their_append_has_failed() -> None:
-    appender = connected(lambda entry: said(error={"description": "no"}) if entry == b"a" else None)
-    with pytest.raises(AppendUnknown, match="did not store an append: no"):
-        appender.send([b"a", b"b"])()
-    assert not appender._waiting
-    appender.close()
+    refusal = json.dumps({"error": {"description": "no"}}).encode()
+    with NatsServer(lambda entry: refusal if entry == b"a" else None) as server:
+        appender = connected(server)
+        with pytest.raises(AppendUnknown, match="did not store an append: no"):
+            appender.send([b"a", b"b"])()
+        assert not appender._waiting
+        appender.close()
+
+
+def test_an_append_without_an_answer_is_given_up_although_the_server_lives() -> None:
+    with NatsServer() as server:
+        appender = NatsAppender(ADDRESS, 1.0)
+        appender.connect([server.host])
+        finish = appender.send([b"a"])
+        threading.Timer(0.1, server.say, [b"-ERR 'Permissions Violation for Publish'\r\n"]).start()
+        with pytest.raises(AppendUnknown, match="Permissions Violation"):
+            finish()
+        assert appender.host == server.host
+        appender.close()
+
+
+def test_an_append_that_was_refused_is_repeated() -> None:
+    answers: list[bytes | int] = [503, 503, stored(3)]
+    with NatsServer(lambda _: answers.pop(0)) as server:
+        appender = connected(server)
+        assert appender.send([b"a"])() == [3]
+        appender.close()
 
 
 def test_an_appender_that_is_closed_does_not_repeat_an_append_that_is_refused() -> None:
-    appender = connected(no_responders)
-    finish = appender.send([b"a"])
-    closing = threading.Timer(0.3, appender.close)
-    closing.start()
-    began = time.monotonic()
-    with pytest.raises(AppendUnknown, match="the connection was closed"):
-        finish()
-    assert time.monotonic() - began < 5
-    closing.join()
+    with NatsServer(lambda _: 503) as server:
+        appender = connected(server)
+        finish = appender.send([b"a"])
+        closing = threading.Timer(0.3, appender.close)
+        closing.start()
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown, match="the connection was closed"):
+            finish()
+        assert time.monotonic() - began < 5
+        closing.join()
+        with pytest.raises(ConnectionError, match="the connection was closed"):
+            appender.send([b"a"])
+
+
+def test_an_append_that_waits_fails_when_the_appender_is_closed() -> None:
+    with NatsServer() as server:
+        appender = connected(server)
+        finish = appender.send([b"a"])
+        closing = threading.Timer(0.2, appender.close)
+        closing.start()
+        with pytest.raises(AppendUnknown):
+            finish()
+        closing.join()
+        assert appender.host == ""
+
+
+def test_an_entry_that_the_server_does_not_accept_is_not_sent() -> None:
+    with NatsServer(position, max_payload=4) as server:
+        appender = connected(server)
+        with pytest.raises(AppendUnknown, match="it accepts 4 bytes, and the entry has 5"):
+            appender.send([b"12345"])()
+        assert appender.send([b"1234"])() == [1234]
+        appender.close()
+
+
+def test_a_lost_connection_is_replaced_by_one_to_another_host() -> None:
+    with NatsServer() as first, NatsServer(position) as second:
+        appender = connected(first, second)
+        finish = appender.send([b"1"])
+        threading.Timer(0.1, first.drop).start()
+        with pytest.raises(AppendUnknown, match="closed the connection"):
+            finish()
+        assert appender.send([b"2"])() == [2]
+        assert appender.host == second.host
+        appender.close()
+
+
+def test_a_connection_that_is_lost_while_nobody_appends_is_made_again() -> None:
+    with NatsServer(position) as server:
+        appender = connected(server)
+        server.drop()
+
+        def connected_again() -> bool:
+            appender._ran_at = 0.0
+            appender.tend()
+            return server.connections == 2 and appender.host != ""
+
+        wait_until(connected_again, what="another connection")
+        assert appender.send([b"2"])() == [2]
+        appender.close()
+
+
+def test_hosts_that_do_not_answer_are_all_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"127.0.0.1:{listener.getsockname()[1]}"
+    with NatsServer(refusal="Authorization Violation") as refusing:
+        appender = NatsAppender(ADDRESS, 0.1)
+        with pytest.raises(ConnectionError, match=rf"cannot be reached: {gone}: .*; {refusing.host}: .*Authorization"):
+            appender.connect([gone, refusing.host])

@@ -53,9 +53,28 @@ def test_parameters_that_the_library_refuses_are_an_error_in_one_line(url: str, 
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [None, "credentials"])
+CREDENTIALS = """-----BEGIN NATS USER JWT-----
+a.b.c
+------END NATS USER JWT------
+
+************************* IMPORTANT *************************
+-----BEGIN USER NKEY SEED-----
+SUAX
+------END USER NKEY SEED------
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (CREDENTIALS, None),
+        (CREDENTIALS.replace("SUAX", ""), r".*user\.creds has no token and key of a user of NATS"),
+        (None, r".*No such file.*user\.creds"),
+    ],
+    ids=["whole", "without-key", "missing"],
+)
 def test_a_file_with_credentials_is_read_before_nats_is_asked(
-    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | None, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "user.creds"
     url = f"nats://127.0.0.1:1/t?credentials={file}"
@@ -63,14 +82,15 @@ def test_a_file_with_credentials_is_read_before_nats_is_asked(
     sys.modules["nkeys"].__spec__ = ModuleSpec("nkeys", None)
     if content is not None:
         file.write_text(content)
+    if reason is None:
         check_url(url)
-    else:
-        with pytest.raises(ValueError, match=r"bad URL nats://.*: credentials: .*No such file.*user\.creds"):
-            check_url(url)
+        return
+    with pytest.raises(ValueError, match=r"bad URL nats://.*: credentials: " + reason):
+        check_url(url)
 
 
 def test_credentials_without_their_library_are_refused_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("escrowmq.replica.engines.nats_client.find_spec", lambda _: None)
+    monkeypatch.setattr("escrowmq.replica.engines.nats_login.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"pip install 'nats-py\[nkeys\]'"):
         check_url("nats://127.0.0.1:1/t?credentials=/nowhere")
 
