@@ -56,6 +56,18 @@ def test_nats_is_used_over_tls_with_a_login(tmp_path: Path) -> None:
         assert "wrong" not in str(caught.value).replace("wrong password", "")
 
 
+def test_nats_is_used_with_a_token(tmp_path: Path) -> None:
+    if (why := NatsNodes.missing()) is not None:
+        pytest.skip(why)
+    with NatsNodes(tmp_path, 1, further=f'authorization {{ token: "{PASSWORD}" }}\n') as nodes:
+        url = f"nats://{QUOTED}@127.0.0.1:{nodes.ports[0]}/t?replicas=1"
+        with closing(open_log(url, timeout=30)) as log:
+            assert log.append([b"a"]) == [0]
+            assert [each.data for each in log.read(0, 8)] == [b"a"]
+        with pytest.raises(OSError, match="cannot be reached"):
+            open_log(url.replace(QUOTED, "wrong"), timeout=3)
+
+
 def test_nats_is_used_with_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server checks token and signature. The library nkeys has no wheel, so its place is taken by `Key` here."""
     if (why := NatsNodes.missing()) is not None:

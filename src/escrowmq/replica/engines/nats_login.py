@@ -1,4 +1,4 @@
-"""How a client of NATS shows who it is: by user and password, by a file with credentials, and over TLS."""
+"""How a client of NATS shows who it is: by user and password, a token or a file with credentials, and over TLS."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _CREDENTIALS: Final = re.compile(
 def client_options(address: EngineAddress) -> dict[str, Any]:
     """Return the settings of `nats-py` for login and TLS. Raises ValueError with one line if a file cannot be used."""
     options: dict[str, Any] = {"user_credentials": address.options.get("credentials")}
-    if address.user is not None:
+    if address.user is not None and address.password is not None:
         options |= {"user": address.user, "password": address.password}
+    elif address.user is not None:
+        options["token"] = address.user
     tls = context(address)
     return options | {"tls": tls} if tls is not None else options
 
@@ -55,9 +57,11 @@ def connect_options(address: EngineAddress, nonce: str) -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 - those of the library
             raise ValueError(f"credentials: {type(error).__name__} for the key {error}".rstrip()) from None
         return {"jwt": jwt.decode(), "sig": base64.b64encode(signature).decode()}
-    if address.user is not None and address.password is not None:
-        return {"user": address.user, "pass": address.password}
-    return {}
+    if address.user is None:
+        return {}
+    if address.password is None:
+        return {"auth_token": address.user}
+    return {"user": address.user, "pass": address.password}
 
 
 def _credentials(file: str) -> tuple[bytes, bytes]:
