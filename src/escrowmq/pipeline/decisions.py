@@ -141,7 +141,7 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
     outcomes: list[str] = []
     wrong: str | None = None
     forgotten: int | None = None
-    unprepared = False
+    unprepared: bool | None = None
     seen: set[int] = set()
     for step in steps:
         name, lsn = str(step["step"]), step["lsn"]
@@ -150,8 +150,10 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
             if not outcomes and changed(prepared or [], step["effects"] or [], facts.deleted):
                 wrong = wrong or "changed"
             continue
-        if not known and _needs_preparation(step) and facts.tells(lsn, snapshot=step["snapshot"]):
-            unprepared = True
+        if unprepared is None and not known and _needs_preparation(step):
+            # Only the first such step tells whether the PREPARE is missing. If it may be in a deleted part of the log,
+            # no later step brings it back: later snapshots have an operator's decision, without the prepared work.
+            unprepared = facts.tells(lsn, snapshot=step["snapshot"])
         if not step["snapshot"]:
             seen.add(lsn)
         if step["xid"]:
