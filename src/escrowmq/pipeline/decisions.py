@@ -141,7 +141,7 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
     outcomes: list[str] = []
     wrong: str | None = None
     forgotten: int | None = None
-    unprepared = False
+    unprepared: bool | None = None
     seen: set[int] = set()
     for step in steps:
         name, lsn = str(step["step"]), step["lsn"]
@@ -150,27 +150,32 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
             if not outcomes and changed(prepared or [], step["effects"] or [], facts.deleted):
                 wrong = wrong or "changed"
             continue
-        if not known and _needs_preparation(step) and facts.tells(lsn, snapshot=step["snapshot"]):
-            unprepared = True
+        if unprepared is None and not known and _needs_preparation(step):
+            # Only the first such step tells whether the PREPARE is missing. If it may be in a deleted part of the log,
+            # no later step brings it back: later snapshots have an operator's decision, without the prepared work.
+            unprepared = facts.tells(lsn, snapshot=step["snapshot"])
         if not step["snapshot"]:
             seen.add(lsn)
         if step["xid"]:
             row |= {"kind": "distributed", "xid": _xid(step["xid"]), "owner": step["owner"]}
             row["started_at"] = step["started_ms"] * 1000
         if name == "prepared":
-            if known or outcomes:
+            if known or outcomes or forgotten is not None:
                 wrong = wrong or "again"
             row |= {"prepare_lsn": lsn, "prepared_at": step["at_us"], **_sizes(step)}
             prepared = list(step["effects"] or ())
         elif name == "forgotten":
             again, forgotten = forgotten is not None, lsn
             row["forgotten_at"] = step["at_us"]
-            if again or (known and not (outcomes and outcomes[0].startswith("heuristically"))):
+            if again or ((known or outcomes) and not (outcomes and outcomes[0].startswith("heuristically"))):
                 wrong = wrong or "forgotten"
         else:
-            if step["snapshot"] and (outcomes or (known and row["prepare_lsn"] >= facts.start)):
-                wrong = wrong or (None if name in outcomes[:1] else "changed")
+            ended = forgotten is not None
+            if step["snapshot"] and (outcomes or ended or (known and row["prepare_lsn"] >= facts.start)):
+                wrong = wrong or (None if name in outcomes[:1] and not ended else "changed")
                 continue
+            if ended and not outcomes:  # its decision was in a deleted part of the log
+                wrong = wrong or "twice"
             wrong = wrong or _judged(step, outcomes, prepared, facts.deleted, row.get("prepare_lsn", 0))
             outcomes.append(name)
             if len(outcomes) == 1:
@@ -203,12 +208,13 @@ def _compared(
     """
     held = {step["lsn"]: step["step"] for step in steps if step["snapshot"]}
     prepared, decided = row.get("prepare_lsn"), row.get("decide_lsn")
+    since = decided if prepared is None else prepared
     for lsn in facts.snapshots:
-        if prepared is None or prepared >= lsn:
+        if since is None or since >= lsn:
             continue
         doubtful = decided is None or decided >= lsn
         kept = doubtful or (row["outcome"].startswith("heuristically") and (forgotten is None or forgotten >= lsn))
-        if kept and lsn not in held and prepared >= facts.start:
+        if kept and lsn not in held and since >= facts.start:
             return "lost"
         if doubtful and lsn not in held and decided is None:
             row["outcome"] = HISTORY_GONE

@@ -102,6 +102,64 @@ def test_a_snapshot_must_contain_the_branches_in_doubt(
     assert (row["outcome"], row["wrong"]) == (outcome, wrong)
 
 
+FORCED = "heuristically committed"
+
+
+@pytest.mark.rule("DUR-3")
+@pytest.mark.parametrize(
+    ("steps", "snapshots"),
+    [
+        ([step(FORCED, 10, snapshot=True), step(FORCED, 20, snapshot=True)], (10, 20)),
+        ([step(FORCED, 8), step(FORCED, 10, snapshot=True), step(FORCED, 20, snapshot=True)], (10, 20)),
+        ([step(FORCED, 10, snapshot=True), step("forgotten", 12)], (10,)),
+        ([step(FORCED, 8), step(FORCED, 10, snapshot=True), step("forgotten", 12)], (10,)),
+        ([step(FORCED, 10, snapshot=True), step(FORCED, 20, snapshot=True), step("forgotten", 22)], (20,)),
+    ],
+)
+def test_a_branch_stays_known_after_its_prepare_was_deleted(
+    steps: list[dict[str, Any]], snapshots: tuple[int, ...]
+) -> None:
+    row = together(7, steps, BranchFacts(snapshots=snapshots, start=5))
+    assert (row["outcome"], row["wrong"]) == (FORCED, None)
+
+
+@pytest.mark.rule("DUR-3")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [step("prepared", 20, snapshot=True)],
+        [step(FORCED, 20, snapshot=True)],
+        [step(FORCED, 12), step(FORCED, 20, snapshot=True)],
+    ],
+)
+def test_a_branch_that_no_older_snapshot_has_was_never_prepared(steps: list[dict[str, Any]]) -> None:
+    row = together(7, steps, BranchFacts(snapshots=(10, 20), start=5))
+    assert row["wrong"] == "unprepared"
+
+
+@pytest.mark.rule("DUR-1")
+@pytest.mark.parametrize(
+    ("steps", "wrong"),
+    [
+        ([step(FORCED, 8), step(FORCED, 20, snapshot=True)], "lost"),
+        ([step(FORCED, 10, snapshot=True)], "lost"),
+        ([step(FORCED, 10, snapshot=True), step("forgotten", 12)], None),
+        ([step(FORCED, 4)], None),
+        ([step("rolled back", 8), step("forgotten", 12)], "forgotten"),
+        ([step("forgotten", 8), step("forgotten", 12)], "forgotten"),
+        ([step("forgotten", 8), step("rolled back", 12)], "twice"),
+        ([step("forgotten", 8), step("prepared", 10, snapshot=True), step("prepared", 20, snapshot=True)], "again"),
+        ([step("forgotten", 8), step(FORCED, 10, snapshot=True), step(FORCED, 20, snapshot=True)], "changed"),
+        ([step(FORCED, 8), step("forgotten", 9), step(FORCED, 10, snapshot=True)], "changed"),
+        ([step("prepared", 6), step(FORCED, 8), step("forgotten", 9), step(FORCED, 10, snapshot=True)], "changed"),
+    ],
+)
+def test_what_is_left_of_a_branch_must_agree_after_its_prepare_was_deleted(
+    steps: list[dict[str, Any]], wrong: str | None
+) -> None:
+    assert together(7, steps, BranchFacts(snapshots=(10, 20), start=5))["wrong"] == wrong
+
+
 @pytest.mark.rule("TX-5")
 @pytest.mark.parametrize(
     ("prepared", "applied", "deleted", "what"),
