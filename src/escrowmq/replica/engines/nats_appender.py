@@ -28,7 +28,7 @@ _ACK_SECONDS: Final = 4.0
 _CLOSE_SECONDS: Final = 0.5
 _IDLE_SECONDS: Final = 1.0
 _NO_RESPONDERS: Final = "503"
-_STORED: Final = re.compile(rb'\{"stream":"[^"]*", ?"seq":([0-9]{1,18})\}')
+_STORED: Final = re.compile(rb'\{"stream":"[^"]*", ?"seq":([1-9][0-9]{0,17})\}')
 """The common answer. Others are read as JSON, which takes longer than anything else that an append does here."""
 _CLOSED: Final = "the connection was closed"
 
@@ -174,9 +174,13 @@ class NatsAppender:
             answer: dict[str, Any] = json.loads(message.data)
             if "error" in answer:
                 append.fail(AppendUnknown(f"NATS did not store an append: {answer['error'].get('description')}"))
-            else:
-                append.store(index, int(answer["seq"]) - 1)
-        except (ValueError, TypeError, LookupError, AttributeError):
+                return
+            sequence = answer["seq"]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            sequence = None
+        if type(sequence) is int and sequence > 0:
+            append.store(index, sequence - 1)
+        else:
             append.fail(self._unknown(f"it answered {message.data[:80]!r}"))
 
     def _connect_to_append(self, give_up: float) -> None:

@@ -15,6 +15,8 @@ MOST_LINE: Final = 1 << 20
 """The bytes of the longest line that a server may write. INFO of a large cluster takes some kilobytes."""
 MOST_MESSAGE: Final = 1 << 26
 """The bytes of the largest message that NATS can be set to accept."""
+_USUAL_PAYLOAD: Final = 1 << 20
+"""The largest message that a server accepts if nobody has set another limit."""
 _END: Final = b"\r\n"
 _HEADER_VERSION: Final = b"NATS/1.0"
 
@@ -37,6 +39,30 @@ class Line(NamedTuple):
 
     verb: str
     text: str
+
+
+class ServerInfo(NamedTuple):
+    """What a server tells about itself."""
+
+    max_payload: int
+    """The bytes of the largest message that it accepts."""
+    tls_required: bool
+    nonce: str
+    """To be signed by a client that has a key, or nothing."""
+
+
+def server_info(text: str) -> ServerInfo:
+    """Read the text behind INFO. Raises WireError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise WireError(f"INFO of the server is no JSON: {text[:40]!r}") from None
+    if not isinstance(found, dict):
+        raise WireError("INFO of the server is not an object")
+    max_payload, nonce = found.get("max_payload", _USUAL_PAYLOAD), found.get("nonce", "")
+    if not isinstance(max_payload, int) or not isinstance(nonce, str):
+        raise WireError(f"INFO of the server has unknown types: {text[:40]!r}")
+    return ServerInfo(max_payload, bool(found.get("tls_required")), nonce)
 
 
 def connect(options: dict[str, Any]) -> bytes:

@@ -44,7 +44,23 @@ def test_an_answer_with_more_fields_is_understood() -> None:
         appender.close()
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b'{"seq":"x"}', b'{"error":1}', b"\xff", b"{}"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"error":1}',
+        b'{"seq":"7"}',
+        b'{"seq":7.5}',
+        b'{"seq":Infinity}',
+        b'{"seq":true}',
+        b'{"seq":-1}',
+        b'{"stream":"t", "seq":0}',
+    ],
+)
 def test_an_answer_that_says_nothing_leaves_the_append_unknown(answer: bytes) -> None:
     with NatsServer(lambda _: answer) as server:
         appender = connected(server)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -50,23 +52,69 @@ def test_a_server_that_wants_tls_is_not_told_the_password() -> None:
         assert not server.received
 
 
-@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n", b"INFO []\r\n", b"INFO {\r\n", b""])
-def test_a_server_of_another_kind_is_refused(greeting: bytes) -> None:
+@contextmanager
+def greeting_with(data: bytes) -> Iterator[str]:
+    """A server that says nothing else, to one client. Yields its host."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         peer, _ = listener.accept()
-        with peer:
-            peer.sendall(greeting)
+        with peer, suppress(OSError):
+            peer.sendall(data)
             peer.shutdown(socket.SHUT_WR)
-            peer.recv(1)
+            while peer.recv(1 << 16):
+                pass
 
     thread = threading.Thread(target=serve)
     thread.start()
-    with pytest.raises(ConnectionError):
-        NatsSocket(ADDRESS, f"127.0.0.1:{listener.getsockname()[1]}", "in.*")
-    thread.join()
-    listener.close()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        thread.join()
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"INFO []\r\n",
+        b"INFO {\r\n",
+        b"",
+        b"INFO " + b"[" * 100_000 + b"\r\n",
+        b'INFO {"max_payload":null}\r\nPONG\r\n',
+        b'INFO {"max_payload":Infinity}\r\nPONG\r\n',
+        b'INFO {"max_payload":"1048576"}\r\nPONG\r\n',
+        b'INFO {"nonce":null}\r\nPONG\r\n',
+    ],
+)
+def test_a_server_of_another_kind_is_refused(greeting: bytes) -> None:
+    with greeting_with(greeting) as host, pytest.raises(ConnectionError, match=host):
+        NatsSocket(ADDRESS, host, "in.*")
+
+
+def test_an_error_right_behind_the_first_line_is_told() -> None:
+    greeting = b"INFO {}\r\n-ERR 'maximum connections exceeded'\r\n"
+    with greeting_with(greeting) as host, pytest.raises(ConnectionError, match="maximum connections exceeded"):
+        NatsSocket(ADDRESS, host, "in.*")
+
+
+@pytest.mark.parametrize("host", ["a..b:4222", f"{'x' * 64}:4222", "127.0.0.1:65536", "127.0.0.1"])
+def test_a_host_that_cannot_be_is_an_error_with_its_name(host: str) -> None:
+    with pytest.raises(ConnectionError, match=host):
+        NatsSocket(ADDRESS, host, "in.*")
+
+
+def test_a_server_that_changes_its_limit_is_believed() -> None:
+    with NatsServer() as server:
+        sock = opened(server)
+        server.say(b'INFO {"max_payload":5}\r\n')
+        assert sock.receive() == []
+        assert sock.most_bytes == 5
+        server.say(b'INFO {"max_payload":[]}\r\n')
+        with pytest.raises(ConnectionError, match="unknown types"):
+            sock.receive()
+        sock.close()
 
 
 def test_a_server_that_says_nothing_is_given_up() -> None:
