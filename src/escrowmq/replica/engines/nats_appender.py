@@ -67,8 +67,9 @@ class NatsAppender:
         append = NatsAppend(entries)
         with self._running:
             self._check_open()
-            if self._socket is not None:
-                self._publish(append)
+            give_up = time.monotonic() + _ACK_SECONDS
+            while self._socket is not None and append.may_publish and time.monotonic() < give_up:
+                self._publish(append, give_up)
             self._ran_at = time.monotonic()
         return partial(self._answered, append)
 
@@ -119,16 +120,19 @@ class NatsAppender:
                 raise self._unknown(_CLOSED)
             if self._socket is None:
                 self._connect_to_append(silent_at)
-            elif append.may_publish:
-                self._publish(append)
-            elif self._use(NatsSocket.receive):
+            if append.may_publish:
+                self._publish(append, silent_at)
+                answered = self._use(NatsSocket.take_arrived)
+            else:
+                answered = self._use(NatsSocket.receive)
+            if answered:
                 silent_at = min(time.monotonic() + _ACK_SECONDS, give_up)
             if time.monotonic() > silent_at and not append.is_done:
                 raise self._unknown(self._complaint() or "no answer")
         return append.result()
 
-    def _publish(self, append: NatsAppend) -> None:
-        """Publish as many entries as may be on their way."""
+    def _publish(self, append: NatsAppend, give_up: float) -> None:
+        """Publish the next entries."""
         sock = self._socket
         assert sock is not None
         entries: list[tuple[str, bytes]] = []
@@ -140,7 +144,8 @@ class NatsAppender:
             reply = f"{self._inbox}.{self._serial}"
             self._waiting[reply] = append, index
             entries.append((reply, entry))
-        self._use(lambda sock: sock.send(publish(self.address.subject, entries)))
+        data = publish(self.address.subject, entries)
+        self._use(lambda sock: sock.send(data, give_up - time.monotonic()))
 
     def _complaint(self) -> str:
         return "" if self._socket is None else self._socket.complaint
@@ -148,7 +153,8 @@ class NatsAppender:
     def _use(self, work: Callable[[NatsSocket], list[Message] | None]) -> bool:
         """Do something with the connection, and return whether answers came. If it is lost, all appends fail."""
         sock = self._socket
-        assert sock is not None
+        if sock is None:
+            return False
         try:
             messages = work(sock)
         except ConnectionError as error:

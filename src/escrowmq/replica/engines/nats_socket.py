@@ -26,6 +26,8 @@ from escrowmq.replica.engines.nats_wire import (
 )
 
 _READ_BYTES: Final = 1 << 16
+_MOST_READS: Final = 64
+"""How often a connection that is tended is read at most, so that no server can keep the thread."""
 _CONNECT_SECONDS: Final = 2.0
 """How long each step may take: the connection to an address, the server's first line, and the login."""
 _TURN_SECONDS: Final = 1
@@ -68,20 +70,19 @@ class NatsSocket:
             self._socket.close()
             raise ConnectionError(f"{host}: {self.complaint or error}") from None
 
-    def send(self, data: bytes) -> None:
-        """Write all bytes. Raises ConnectionError if the server has not taken any for some seconds."""
+    def send(self, data: bytes, seconds: float = _SILENT_TURNS * _TURN_SECONDS) -> None:
+        """Write all bytes. Raises ConnectionError if that takes longer than `seconds` and one turn."""
         rest = memoryview(data)
-        turns = 0
+        give_up = time.monotonic() + seconds
         while rest:
             try:
                 rest = rest[self._socket.send(rest) :]
-                turns = 0
             except (TimeoutError, BlockingIOError):
-                turns += 1
-                if turns == _SILENT_TURNS:
-                    raise ConnectionError(f"{self.host} takes no bytes") from None
+                pass  # a TLS socket, too, goes on with these bytes where it stopped
             except OSError as error:
                 raise ConnectionError(f"{self.host}: {error}") from None
+            if rest and time.monotonic() > give_up:
+                raise ConnectionError(f"{self.host} does not take {len(data)} bytes in time")
 
     def receive(self) -> list[Message]:
         """Wait for messages, for a second at most, and return those that have come.
@@ -103,8 +104,14 @@ class NatsSocket:
         Raises ConnectionError if the connection has ended, or if none of the last signs came.
         """
         self._note_silence()
+        return self.take_arrived()
+
+    def take_arrived(self) -> list[Message]:
+        """Return messages that have come, without waiting for any. Raises as `receive` does."""
         found: list[Message] = []
-        while self._has_bytes():
+        for _ in range(_MOST_READS):
+            if not self._has_bytes():
+                break
             found += self.receive()
         return found
 

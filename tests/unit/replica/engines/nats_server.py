@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,13 +25,19 @@ class NatsServer:
     """`answer` returns the content of the answer to an entry, None for none, or a status such as 503."""
 
     def __init__(
-        self, answer: Callable[[bytes], bytes | int | None] = lambda _: None, *, refusal: str = "", **info: Any
+        self,
+        answer: Callable[[bytes], bytes | int | None] = lambda _: None,
+        *,
+        refusal: str = "",
+        encryption: ssl.SSLContext | None = None,
+        **info: Any,
     ) -> None:
         self.received = b""
         """All bytes of all connections."""
         self.connections = 0
         self._answer = answer
         self._refusal = refusal
+        self._encryption = encryption
         self._info = _INFO | info
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._peers: list[socket.socket] = []
@@ -59,7 +66,7 @@ class NatsServer:
         """End the connections that there are."""
         for peer in self._peers:
             with suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(peer, socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -67,11 +74,14 @@ class NatsServer:
                 peer, _ = self._listener.accept()
                 self.connections += 1
                 self._peers.append(peer)
-                with peer, suppress(OSError):
-                    self._speak(peer)
+                with peer, suppress(OSError), self._greet(peer) as self._peers[-1]:
+                    self._speak(self._peers[-1])
+
+    def _greet(self, peer: socket.socket) -> socket.socket:
+        peer.sendall(b"INFO %s\r\n" % json.dumps(self._info).encode())
+        return peer if self._encryption is None else self._encryption.wrap_socket(peer, server_side=True)
 
     def _speak(self, peer: socket.socket) -> None:
-        peer.sendall(b"INFO %s\r\n" % json.dumps(self._info).encode())
         buffer = b""
         while data := peer.recv(1 << 16):
             self.received += data

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from escrowmq.replica.engines import nats_appender
 from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES
 from escrowmq.replica.engines.nats_appender import NatsAppender
 from escrowmq.replica.errors import AppendUnknown
 from tests.broker import wait_until
@@ -132,6 +134,34 @@ def test_an_entry_that_the_server_does_not_accept_is_not_sent() -> None:
         with pytest.raises(AppendUnknown, match="it accepts 4 bytes, and the entry has 5"):
             appender.send([b"12345"])()
         assert appender.send([b"1234"])() == [1234]
+        appender.close()
+
+
+def test_answers_are_read_while_a_slow_server_takes_large_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    small, large = [b"1"] * WINDOW_ENTRIES, [bytes(900_000)] * 17
+
+    def answer(entry: bytes) -> bytes:
+        time.sleep(0.15 if len(entry) > 1 else 0)
+        return stored(1)
+
+    with NatsServer(answer) as server:
+        appender = connected(server)
+        assert len(appender.send(small + large)()) == len(small + large)
+        appender.close()
+
+
+def test_a_server_that_does_not_read_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    going_on = threading.Event()
+    with NatsServer(lambda _: going_on.wait(10) and None) as server:
+        appender = connected(server)
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown, match="does not take"):
+            appender.send([bytes(900_000)] * 17)()
+        assert time.monotonic() - began < 2.5
+        assert appender.host == ""
+        going_on.set()
         appender.close()
 
 

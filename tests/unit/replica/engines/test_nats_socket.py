@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
+from escrowmq.replica.engines import nats_socket
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_socket import NatsSocket
-from escrowmq.replica.engines.nats_wire import Message
+from escrowmq.replica.engines.nats_wire import Message, publish
 from tests.broker import wait_until
+from tests.certificates import Authority
 from tests.unit.replica.engines.nats_server import NatsServer
 
 ADDRESS = EngineAddress.parse("nats://user:secret@127.0.0.1:1/t")
@@ -159,6 +164,62 @@ def test_a_connection_that_is_tended_stays_while_the_server_answers() -> None:
         server.drop()
         with pytest.raises(ConnectionError, match="Stale Connection"):
             receive_always(sock)
+        sock.close()
+
+
+def test_a_server_that_never_stops_talking_does_not_keep_the_thread_that_tends() -> None:
+    with NatsServer() as server:
+        sock = opened(server)
+        stopping = threading.Event()
+
+        def talk() -> None:
+            with suppress(OSError):
+                while not stopping.is_set():
+                    server.say(b"+OK\r\n" * 20_000)
+
+        talking = threading.Thread(target=talk)
+        talking.start()
+        tending = threading.Thread(target=sock.tend)
+        tending.start()
+        tending.join(5)
+        tends = tending.is_alive()
+        stopping.set()
+        sock.interrupt()
+        tending.join()
+        sock.close()
+        talking.join()
+        assert not tends
+
+
+def slowly(_: bytes) -> bytes:
+    time.sleep(0.1)
+    return b""
+
+
+def test_a_write_ends_although_the_server_takes_a_little_now_and_then() -> None:
+    with NatsServer(slowly) as server:
+        sock = opened(server)
+        began = time.monotonic()
+        with pytest.raises(ConnectionError, match="does not take"):
+            sock.send(publish("t", [("in.1", bytes(1 << 15))] * 512), 1)
+        assert time.monotonic() - began < 3
+        sock.close()
+
+
+def test_a_write_over_tls_that_takes_several_turns_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_socket, "_TURN_SECONDS", 0.1)
+    authority = Authority(tmp_path)
+    encryption = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    encryption.load_cert_chain(*authority.issue("nats"))
+    address = EngineAddress.parse(f"nats+tls://127.0.0.1:1/t?cacertfile={authority.path}")
+    data = publish("t", [("in.1", bytes([index]) * (1 << 20)) for index in range(16)])
+    with NatsServer(slowly, encryption=encryption) as server:
+        sock = opened(server, address)
+        sock.send(data, 10)
+        wait_until(lambda: server.received.endswith(data), what="all bytes")
+        assert sock.receive()
         sock.close()
 
 
