@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_append import AppendRefused, NatsAppend
+from escrowmq.replica.engines.nats_attempt import NatsAttempt
 from escrowmq.replica.engines.nats_socket import NatsSocket
 from escrowmq.replica.engines.nats_wire import Message, publish
 from escrowmq.replica.errors import AppendUnknown
@@ -46,6 +47,8 @@ class NatsAppender:
         self._hosts: list[str] = []
         """Where to connect next, in this order."""
         self._socket: NatsSocket | None = None
+        self._attempt: NatsAttempt | None = None
+        """What may become the next connection, while there is none."""
         self._running = threading.Lock()
         self._ran_at = time.monotonic()
         self._closed = threading.Event()
@@ -59,8 +62,12 @@ class NatsAppender:
     def connect(self, hosts: Sequence[str]) -> None:
         """Connect to the first of `hosts` that answers. Raises ConnectionError."""
         self._hosts = list(hosts)
-        with self._running:
-            self._connect(self._timeout)
+        try:
+            with self._running:
+                self._connect(self._timeout)
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
         """Begin to append entries. See `ReplicatedLog`."""
@@ -87,9 +94,11 @@ class NatsAppender:
     def close(self) -> None:
         """Disconnect. Appends that wait for answers fail."""
         self._closed.set()
-        sock = self._socket
+        sock, attempt = self._socket, self._attempt
         if sock is not None:
             sock.interrupt()
+        if attempt is not None:
+            attempt.abandon()
         if self._running.acquire(timeout=_CLOSE_SECONDS):  # otherwise the thread that runs closes it
             self._close()
             self._running.release()
@@ -197,21 +206,20 @@ class NatsAppender:
             raise AppendUnknown(str(error)) from None
 
     def _connect(self, patience: float) -> None:
-        """Connect to the first host that answers, and ask each of them once at least. Raises ConnectionError."""
+        """Connect to the first host that answers. Raises ConnectionError after `patience` seconds."""
         give_up = time.monotonic() + patience
+        reasons = ""
         while True:
-            errors = []
-            for host in self._hosts:
-                try:
-                    self._socket = NatsSocket(self.address, host, f"{self._inbox}.*")
-                except ConnectionError as error:
-                    errors.append(str(error))
-                else:
+            attempt = self._attempt = self._attempt or NatsAttempt(self.address, self._hosts, f"{self._inbox}.*")
+            self._check_open()
+            if attempt.wait(give_up - time.monotonic()):
+                self._attempt, self._socket = None, attempt.take()
+                if self._socket is not None:
                     return self._check_open()
-                if self._closed.is_set():
-                    break
+                reasons = attempt.errors
             if time.monotonic() > give_up or self._closed.wait(_PAUSE):
-                raise ConnectionError(f"NATS at {self.address} cannot be reached: {'; '.join(errors)}")
+                reasons = reasons or attempt.errors or "no answer"
+                raise ConnectionError(f"NATS at {self.address} cannot be reached: {reasons}")
 
     def _lose(self, reason: str) -> None:
         """Give up the connection and the answers that are waited for. The host where it was is the last to be asked."""
@@ -227,6 +235,9 @@ class NatsAppender:
         sock, self._socket = self._socket, None
         if sock is not None:
             sock.close()
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon()
 
     def _check_open(self) -> None:
         """Raise ConnectionError if this appender was closed, and see to it that the connection is."""

@@ -6,10 +6,13 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from escrowmq.replica.engines import nats_appender
+from escrowmq.replica.engines import nats_appender, nats_socket
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES
 from escrowmq.replica.engines.nats_appender import NatsAppender
@@ -138,7 +141,7 @@ def test_an_entry_that_the_server_does_not_accept_is_not_sent() -> None:
 
 
 def test_answers_are_read_while_a_slow_server_takes_large_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 1.0)
     small, large = [b"1"] * WINDOW_ENTRIES, [bytes(900_000)] * 17
 
     def answer(entry: bytes) -> bytes:
@@ -192,10 +195,98 @@ def test_a_connection_that_is_lost_while_nobody_appends_is_made_again() -> None:
         appender.close()
 
 
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """A host that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def disconnected(server: NatsServer, *others: str) -> NatsAppender:
+    """An appender that was connected to a server and goes to the others next."""
+    appender = NatsAppender(ADDRESS, 10)
+    appender.connect([server.host, *others])
+    server.drop()
+    with pytest.raises(AppendUnknown):
+        appender.send([b"1"])()
+    return appender
+
+
+def test_an_append_has_its_deadline_while_several_hosts_do_not_answer(
+    frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    monkeypatch.setattr(nats_socket, "_CONNECT_SECONDS", 1.0)
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen, frozen)
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown, match="cannot be reached"):
+            appender.send([b"1"])()
+        assert time.monotonic() - began < 1.5
+
+        def append() -> bool:
+            with suppress(AppendUnknown):
+                return appender.send([b"1"])() == [1]
+            return False
+
+        wait_until(append, what="the host behind those that do not answer")
+        appender.close()
+
+
+def test_an_append_begins_at_once_while_the_tender_connects(frozen: str) -> None:
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen)
+        appender._ran_at = 0.0
+        tending = threading.Thread(target=appender.tend)
+        tending.start()
+        time.sleep(0.1)
+        began = time.monotonic()
+        finish = appender.send([b"1"])
+        assert time.monotonic() - began < 0.5
+        assert finish() == [1]
+        tending.join()
+        appender.close()
+
+
+def test_an_append_that_connects_fails_when_the_appender_is_closed(frozen: str) -> None:
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen)
+        finish = appender.send([b"1"])
+        closing = threading.Timer(0.2, appender.close)
+        closing.start()
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown):
+            finish()
+        assert time.monotonic() - began < 0.9
+        closing.join()
+
+
+def test_an_appender_that_is_closed_does_not_keep_a_connection_that_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    going_on = threading.Event()
+    resolve = socket.getaddrinfo
+
+    def resolve_slowly(*args: Any, **options: Any) -> Any:
+        going_on.wait(10)
+        return resolve(*args, **options)
+
+    with NatsServer() as server:
+        monkeypatch.setattr(socket, "getaddrinfo", resolve_slowly)
+        appender = NatsAppender(ADDRESS, 0.3)
+        with pytest.raises(ConnectionError, match="no answer"):
+            appender.connect([server.host])
+        going_on.set()
+        wait_until(lambda: server.connections == 1, what="the late connection")
+        wait_until(lambda: not any(each.name == "replication-connecting" for each in threading.enumerate()))
+        assert appender.host == ""
+        wait_until(lambda: server.ended == 1, what="the end of the late connection")
+
+
 def test_hosts_that_do_not_answer_are_all_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
     with NatsServer(refusal="Authorization Violation") as refusing:
-        appender = NatsAppender(ADDRESS, 0.1)
+        appender = NatsAppender(ADDRESS, 0.5)
         with pytest.raises(ConnectionError, match=rf"cannot be reached: {gone}: .*; {refusing.host}: .*Authorization"):
             appender.connect([gone, refusing.host])
