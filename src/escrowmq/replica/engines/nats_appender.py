@@ -44,6 +44,8 @@ class NatsAppender:
         self._serial = 0
         self._waiting: dict[str, tuple[NatsAppend, int]] = {}
         """The appends that wait, and which of their entries, by the reply subject."""
+        self._given: list[str] = []
+        """Where to connect at first."""
         self._hosts: list[str] = []
         """Where to connect next, in this order."""
         self._socket: NatsSocket | None = None
@@ -61,7 +63,7 @@ class NatsAppender:
 
     def connect(self, hosts: Sequence[str]) -> None:
         """Connect to the first of `hosts` that answers. Raises ConnectionError."""
-        self._hosts = list(hosts)
+        self._given = self._hosts = list(hosts)
         try:
             with self._running:
                 self._connect(self._timeout)
@@ -222,10 +224,14 @@ class NatsAppender:
                 raise ConnectionError(f"NATS at {self.address} cannot be reached: {reasons}")
 
     def _lose(self, reason: str) -> None:
-        """Give up the connection and the answers that are waited for. The host where it was is the last to be asked."""
-        if self._socket is not None:
-            lost = self._socket.host
-            self._hosts = [*(each for each in self._hosts if each != lost), lost]
+        """Give up the connection and the answers that are waited for. The host where it was is the last to be asked.
+
+        Other hosts are those of `connect`, and those that the server has told.
+        """
+        sock = self._socket
+        if sock is not None:
+            known = dict.fromkeys([*(each for each in self._hosts if each in self._given), *self._given, *sock.others])
+            self._hosts = [*(each for each in known if each != sock.host), sock.host]
         self._close()
         waiting, self._waiting = self._waiting, {}
         for append, _ in waiting.values():

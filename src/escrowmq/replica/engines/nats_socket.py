@@ -11,7 +11,7 @@ import time
 from typing import Any, Final
 
 from escrowmq.replica.engines.address import EngineAddress
-from escrowmq.replica.engines.nats_login import connect_options, context
+from escrowmq.replica.engines.nats_login import certified_name, connect_options, context
 from escrowmq.replica.engines.nats_wire import (
     PING,
     PONG,
@@ -53,14 +53,15 @@ class NatsSocket:
         self.host = host
         self.most_bytes = 0
         """The largest message that the server accepts."""
+        self.others: tuple[str, ...] = ()
+        """Hosts of its cluster, as far as the server has told, perhaps with its own."""
         self.complaint = ""
         """The last error that the server told."""
         self._silent_turns = 0
         self._parser = NatsParser()
         name, _, port = host.rpartition(":")
-        self._server_name = name.strip("[]")
         try:
-            self._socket = socket.create_connection((self._server_name, int(port)), _CONNECT_SECONDS)
+            self._socket = socket.create_connection((name.strip("[]"), int(port)), _CONNECT_SECONDS)
         except (OSError, ValueError, OverflowError) as error:  # also names that no host can have
             raise ConnectionError(f"{host}: {error}") from None
         try:
@@ -132,7 +133,7 @@ class NatsSocket:
         tls = context(address)
         if tls is not None:
             self._limit(give_up)
-            self._socket = tls.wrap_socket(self._socket, server_hostname=self._server_name)
+            self._socket = tls.wrap_socket(self._socket, server_hostname=certified_name(address, self.host))
             self._parser = NatsParser()  # what came unencrypted behind INFO may be anybody's
         elif info.tls_required:
             raise ValueError("the server wants TLS: the URL must begin with nats+tls://")
@@ -213,4 +214,5 @@ class NatsSocket:
         """Take what the server tells about itself, at first and whenever it changes. Raises WireError."""
         info = server_info(text)
         self.most_bytes = info.max_payload
+        self.others = info.hosts or self.others
         return info

@@ -6,6 +6,7 @@ Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ MOST_MESSAGE: Final = 1 << 26
 """The bytes of the largest message that NATS can be set to accept."""
 _USUAL_PAYLOAD: Final = 1 << 20
 """The largest message that a server accepts if nobody has set another limit."""
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}")
 _END: Final = b"\r\n"
 _HEADER_VERSION: Final = b"NATS/1.0"
 
@@ -49,6 +51,8 @@ class ServerInfo(NamedTuple):
     tls_required: bool
     nonce: str
     """To be signed by a client that has a key, or nothing."""
+    hosts: tuple[str, ...]
+    """Where servers of its cluster are, with their ports."""
 
 
 def server_info(text: str) -> ServerInfo:
@@ -62,7 +66,9 @@ def server_info(text: str) -> ServerInfo:
     max_payload, nonce = found.get("max_payload", _USUAL_PAYLOAD), found.get("nonce", "")
     if not isinstance(max_payload, int) or not isinstance(nonce, str):
         raise WireError(f"INFO of the server has unknown types: {text[:40]!r}")
-    return ServerInfo(max_payload, bool(found.get("tls_required")), nonce)
+    urls = found.get("connect_urls")
+    hosts = [each for each in urls if isinstance(each, str) and _HOST.fullmatch(each)] if isinstance(urls, list) else []
+    return ServerInfo(max_payload, bool(found.get("tls_required")), nonce, tuple(hosts))
 
 
 def connect(options: dict[str, Any]) -> bytes:

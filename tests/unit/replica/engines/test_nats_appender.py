@@ -180,6 +180,19 @@ def test_a_lost_connection_is_replaced_by_one_to_another_host() -> None:
         appender.close()
 
 
+def test_a_lost_connection_is_replaced_by_one_to_a_host_that_the_server_has_told() -> None:
+    with NatsServer(position) as second:
+        with NatsServer(connect_urls=[7, "", "nowhere", second.host]) as first:
+            appender = connected(first)
+            server_told = first.host
+        with pytest.raises(AppendUnknown):
+            appender.send([b"1"])()
+        assert appender.send([b"2"])() == [2]
+        assert appender.host == second.host
+        assert appender._hosts == [second.host, server_told]
+        appender.close()
+
+
 def test_a_connection_that_is_lost_while_nobody_appends_is_made_again() -> None:
     with NatsServer(position) as server:
         appender = connected(server)
