@@ -13,6 +13,7 @@ class NatsAttempt:
     """Asks hosts for a connection, one after the other. Any thread may wait for it or abandon it."""
 
     def __init__(self, address: EngineAddress, hosts: Sequence[str], subscription: str) -> None:
+        """Begin. Raises ConnectionError if the machine has no thread left."""
         self._address = address
         self._hosts = hosts
         self._subscription = subscription
@@ -21,7 +22,10 @@ class NatsAttempt:
         self._handing = threading.Lock()
         self._abandoned = False
         self._over = threading.Event()
-        threading.Thread(target=self._run, name="replication-connecting", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="replication-connecting", daemon=True).start()
+        except RuntimeError as error:
+            raise ConnectionError(str(error)) from None
 
     @property
     def errors(self) -> str:

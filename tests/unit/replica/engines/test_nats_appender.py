@@ -296,6 +296,20 @@ def test_an_appender_that_is_closed_does_not_keep_a_connection_that_comes_later(
         wait_until(lambda: server.ended == 1, what="the end of the late connection")
 
 
+def test_an_append_is_unknown_if_there_is_no_thread_that_could_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with NatsServer(position) as server:
+        appender = disconnected(server)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(AppendUnknown, match="can't start new thread"):
+                appender.send([b"1"])()
+        assert appender.send([b"1"])() == [1]
+        appender.close()
+
+
 def test_hosts_that_do_not_answer_are_all_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
