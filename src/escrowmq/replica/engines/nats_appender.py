@@ -20,7 +20,7 @@ from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_append import AppendRefused, NatsAppend
 from escrowmq.replica.engines.nats_attempt import NatsAttempt
 from escrowmq.replica.engines.nats_socket import NatsSocket
-from escrowmq.replica.engines.nats_wire import Message, publish
+from escrowmq.replica.engines.nats_wire import NatsMessage, publish
 from escrowmq.replica.errors import AppendUnknown
 
 _PAUSE: Final = 0.1
@@ -161,7 +161,7 @@ class NatsAppender:
     def _complaint(self) -> str:
         return "" if self._socket is None else self._socket.complaint
 
-    def _use(self, work: Callable[[NatsSocket], list[Message] | None]) -> bool:
+    def _use(self, work: Callable[[NatsSocket], list[NatsMessage] | None]) -> bool:
         """Do something with the connection, and return whether answers came. If it is lost, all appends fail."""
         sock = self._socket
         if sock is None:
@@ -175,7 +175,7 @@ class NatsAppender:
             self._receive(message)
         return bool(messages)
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: NatsMessage) -> None:
         """Take an answer."""
         append, index = self._waiting.pop(message.subject, (None, 0))
         if append is None:

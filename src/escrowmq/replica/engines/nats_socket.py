@@ -15,8 +15,8 @@ from escrowmq.replica.engines.nats_login import certified_name, connect_options,
 from escrowmq.replica.engines.nats_wire import (
     PING,
     PONG,
-    Line,
-    Message,
+    NatsLine,
+    NatsMessage,
     NatsParser,
     ServerInfo,
     WireError,
@@ -85,7 +85,7 @@ class NatsSocket:
             if rest and time.monotonic() > give_up:
                 raise ConnectionError(f"{self.host} does not take {len(data)} bytes in time")
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[NatsMessage]:
         """Wait for messages, for a second at most, and return those that have come.
 
         Raises ConnectionError if the connection has ended, or if the server is silent for some seconds.
@@ -99,7 +99,7 @@ class NatsSocket:
             raise ConnectionError(f"{self.host}: {error}") from None
         return self._take(data)
 
-    def tend(self) -> list[Message]:
+    def tend(self) -> list[NatsMessage]:
         """Return the messages that have come, answer the server, and ask it for a sign of life.
 
         Raises ConnectionError if the connection has ended, or if none of the last signs came.
@@ -107,9 +107,9 @@ class NatsSocket:
         self._note_silence()
         return self.take_arrived()
 
-    def take_arrived(self) -> list[Message]:
+    def take_arrived(self) -> list[NatsMessage]:
         """Return messages that have come, without waiting for any. Raises as `receive` does."""
-        found: list[Message] = []
+        found: list[NatsMessage] = []
         for _ in range(_MOST_READS):
             if not self._has_bytes():
                 break
@@ -168,7 +168,7 @@ class NatsSocket:
             data = self._socket.recv(_READ_BYTES)
             if not data:
                 raise ConnectionError("the server closed the connection")
-            lines = [each for each in self._parser.feed(data) if isinstance(each, Line)]
+            lines = [each for each in self._parser.feed(data) if isinstance(each, NatsLine)]
             for line in lines:
                 self._obey(line)
                 if line.verb == "-ERR":
@@ -189,20 +189,20 @@ class NatsSocket:
         self._silent_turns += 1
         self.send(PING)
 
-    def _take(self, data: bytes) -> list[Message]:
+    def _take(self, data: bytes) -> list[NatsMessage]:
         if not data:
             raise ConnectionError(f"{self.host}: {self.complaint or 'it closed the connection'}")
         self._silent_turns = 0
         try:
             found = self._parser.feed(data)
             for each in found:
-                if isinstance(each, Line):
+                if isinstance(each, NatsLine):
                     self._obey(each)
         except WireError as error:
             raise ConnectionError(f"{self.host}: {error}") from None
-        return [each for each in found if isinstance(each, Message)]
+        return [each for each in found if isinstance(each, NatsMessage)]
 
-    def _obey(self, line: Line) -> None:
+    def _obey(self, line: NatsLine) -> None:
         if line.verb == "PING":
             self.send(PONG)
         elif line.verb == "-ERR":

@@ -27,7 +27,7 @@ class WireError(Exception):
     """The bytes do not follow the protocol."""
 
 
-class Message(NamedTuple):
+class NatsMessage(NamedTuple):
     """A message to a subject that the connection has subscribed to."""
 
     subject: str
@@ -36,7 +36,7 @@ class Message(NamedTuple):
     data: bytes
 
 
-class Line(NamedTuple):
+class NatsLine(NamedTuple):
     """What a server says about the connection: INFO, PING, PONG, +OK or -ERR, and the text behind that."""
 
     verb: str
@@ -96,7 +96,7 @@ class NatsParser:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[Message | Line]:
+    def feed(self, data: bytes) -> list[NatsMessage | NatsLine]:
         """Return what is complete now. Raises WireError, and must not be used any more then."""
         self._buffer += data
         found = []
@@ -104,7 +104,7 @@ class NatsParser:
             found.append(each)
         return found
 
-    def _next(self) -> Message | Line | None:
+    def _next(self) -> NatsMessage | NatsLine | None:
         buffer = self._buffer
         end = buffer.find(_END)
         if end < 0 or end > MOST_LINE:
@@ -119,9 +119,9 @@ class NatsParser:
         if name not in (b"INFO", b"PING", b"PONG", b"+OK", b"-ERR"):
             raise WireError(f"the server wrote {line[:40]!r}")
         del buffer[: end + len(_END)]
-        return Line(name.decode(), text.strip().decode(errors="replace"))
+        return NatsLine(name.decode(), text.strip().decode(errors="replace"))
 
-    def _message(self, begin: int, words: list[bytes], *, with_headers: bool) -> Message | None:
+    def _message(self, begin: int, words: list[bytes], *, with_headers: bool) -> NatsMessage | None:
         """Return the message whose content begins there in the buffer, if that is complete.
 
         `words` are its subject, the number of the subscription, perhaps a subject for an answer, and its sizes.
@@ -139,7 +139,7 @@ class NatsParser:
             raise WireError(f"a message of the server is not followed by the end of a line after {size} bytes")
         content = bytes(self._buffer[begin:end])
         del self._buffer[: end + len(_END)]
-        return Message(words[0].decode(errors="replace"), _status(content[:split]), content[split:])
+        return NatsMessage(words[0].decode(errors="replace"), _status(content[:split]), content[split:])
 
 
 def _status(headers: bytes) -> str:

@@ -16,7 +16,7 @@ import pytest
 from escrowmq.replica.engines import nats_socket
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_socket import NatsSocket
-from escrowmq.replica.engines.nats_wire import Message, publish
+from escrowmq.replica.engines.nats_wire import NatsMessage, publish
 from tests.broker import wait_until
 from tests.certificates import Authority
 from tests.unit.replica.engines.nats_server import NatsServer
@@ -138,7 +138,7 @@ def test_a_server_that_asks_for_a_sign_of_life_gets_one() -> None:
     with NatsServer() as server:
         sock = opened(server)
         server.say(b"PING\r\nMSG in.1 1 1\r\nx\r\n")
-        assert sock.receive() == [Message("in.1", "", b"x")]
+        assert sock.receive() == [NatsMessage("in.1", "", b"x")]
         wait_until(lambda: server.received.endswith(b"PONG\r\n"), what="the sign of life")
         sock.close()
 
