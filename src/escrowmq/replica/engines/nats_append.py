@@ -10,6 +10,8 @@ from escrowmq.replica.errors import AppendUnknown
 
 WINDOW_ENTRIES: Final = 2000
 """The entries that are on their way at once."""
+PUBLISH_BYTES: Final = 1 << 20
+"""The bytes of entries that are published before anything is read. A single entry may have more."""
 
 
 class AppendRefused(Exception):  # noqa: N818 - named after the event
@@ -57,9 +59,13 @@ class NatsAppend:
         return not unanswered or (unanswered < WINDOW_ENTRIES and size <= WINDOW_BYTES)
 
     def next_entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the entries to be published now, with their numbers."""
+        """Yield some of the entries that may be published now, with their numbers. More may follow at once."""
+        size = 0
         while self.may_publish:
             entry = self._entries[self._published]
+            size += len(entry)
+            if size > PUBLISH_BYTES and size > len(entry):
+                return
             self._published += 1
             self._under_way += len(entry)
             yield self._published - 1, entry

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_append import AppendRefused, NatsAppend
+from escrowmq.replica.engines.nats_attempt import NatsAttempt
 from escrowmq.replica.engines.nats_socket import NatsSocket
-from escrowmq.replica.engines.nats_wire import Message, publish
+from escrowmq.replica.engines.nats_wire import NatsMessage, publish
 from escrowmq.replica.errors import AppendUnknown
 
 _PAUSE: Final = 0.1
@@ -28,7 +29,7 @@ _ACK_SECONDS: Final = 4.0
 _CLOSE_SECONDS: Final = 0.5
 _IDLE_SECONDS: Final = 1.0
 _NO_RESPONDERS: Final = "503"
-_STORED: Final = re.compile(rb'\{"stream":"[^"]*", ?"seq":([0-9]{1,18})\}')
+_STORED: Final = re.compile(rb'\{"stream":"[^"]*", ?"seq":([1-9][0-9]{0,17})\}')
 """The common answer. Others are read as JSON, which takes longer than anything else that an append does here."""
 _CLOSED: Final = "the connection was closed"
 
@@ -43,9 +44,13 @@ class NatsAppender:
         self._serial = 0
         self._waiting: dict[str, tuple[NatsAppend, int]] = {}
         """The appends that wait, and which of their entries, by the reply subject."""
+        self._given: list[str] = []
+        """Where to connect at first."""
         self._hosts: list[str] = []
         """Where to connect next, in this order."""
         self._socket: NatsSocket | None = None
+        self._attempt: NatsAttempt | None = None
+        """What may become the next connection, while there is none."""
         self._running = threading.Lock()
         self._ran_at = time.monotonic()
         self._closed = threading.Event()
@@ -58,17 +63,22 @@ class NatsAppender:
 
     def connect(self, hosts: Sequence[str]) -> None:
         """Connect to the first of `hosts` that answers. Raises ConnectionError."""
-        self._hosts = list(hosts)
-        with self._running:
-            self._connect(self._timeout)
+        self._given = self._hosts = list(hosts)
+        try:
+            with self._running:
+                self._connect(self._timeout)
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
         """Begin to append entries. See `ReplicatedLog`."""
         append = NatsAppend(entries)
         with self._running:
             self._check_open()
-            if self._socket is not None:
-                self._publish(append)
+            give_up = time.monotonic() + _ACK_SECONDS
+            while self._socket is not None and append.may_publish and time.monotonic() < give_up:
+                self._publish(append, give_up)
             self._ran_at = time.monotonic()
         return partial(self._answered, append)
 
@@ -86,9 +96,11 @@ class NatsAppender:
     def close(self) -> None:
         """Disconnect. Appends that wait for answers fail."""
         self._closed.set()
-        sock = self._socket
+        sock, attempt = self._socket, self._attempt
         if sock is not None:
             sock.interrupt()
+        if attempt is not None:
+            attempt.abandon()
         if self._running.acquire(timeout=_CLOSE_SECONDS):  # otherwise the thread that runs closes it
             self._close()
             self._running.release()
@@ -119,16 +131,19 @@ class NatsAppender:
                 raise self._unknown(_CLOSED)
             if self._socket is None:
                 self._connect_to_append(silent_at)
-            elif append.may_publish:
-                self._publish(append)
-            elif self._use(NatsSocket.receive):
+            if append.may_publish:
+                self._publish(append, silent_at)
+                answered = self._use(NatsSocket.take_arrived)
+            else:
+                answered = self._use(NatsSocket.receive)
+            if answered:
                 silent_at = min(time.monotonic() + _ACK_SECONDS, give_up)
             if time.monotonic() > silent_at and not append.is_done:
                 raise self._unknown(self._complaint() or "no answer")
         return append.result()
 
-    def _publish(self, append: NatsAppend) -> None:
-        """Publish as many entries as may be on their way."""
+    def _publish(self, append: NatsAppend, give_up: float) -> None:
+        """Publish the next entries."""
         sock = self._socket
         assert sock is not None
         entries: list[tuple[str, bytes]] = []
@@ -140,15 +155,17 @@ class NatsAppender:
             reply = f"{self._inbox}.{self._serial}"
             self._waiting[reply] = append, index
             entries.append((reply, entry))
-        self._use(lambda sock: sock.send(publish(self.address.subject, entries)))
+        data = publish(self.address.subject, entries)
+        self._use(lambda sock: sock.send(data, give_up - time.monotonic()))
 
     def _complaint(self) -> str:
         return "" if self._socket is None else self._socket.complaint
 
-    def _use(self, work: Callable[[NatsSocket], list[Message] | None]) -> bool:
+    def _use(self, work: Callable[[NatsSocket], list[NatsMessage] | None]) -> bool:
         """Do something with the connection, and return whether answers came. If it is lost, all appends fail."""
         sock = self._socket
-        assert sock is not None
+        if sock is None:
+            return False
         try:
             messages = work(sock)
         except ConnectionError as error:
@@ -158,7 +175,7 @@ class NatsAppender:
             self._receive(message)
         return bool(messages)
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: NatsMessage) -> None:
         """Take an answer."""
         append, index = self._waiting.pop(message.subject, (None, 0))
         if append is None:
@@ -174,9 +191,13 @@ class NatsAppender:
             answer: dict[str, Any] = json.loads(message.data)
             if "error" in answer:
                 append.fail(AppendUnknown(f"NATS did not store an append: {answer['error'].get('description')}"))
-            else:
-                append.store(index, int(answer["seq"]) - 1)
-        except (ValueError, TypeError, LookupError, AttributeError):
+                return
+            sequence = answer["seq"]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            sequence = None
+        if type(sequence) is int and sequence > 0:
+            append.store(index, sequence - 1)
+        else:
             append.fail(self._unknown(f"it answered {message.data[:80]!r}"))
 
     def _connect_to_append(self, give_up: float) -> None:
@@ -187,27 +208,30 @@ class NatsAppender:
             raise AppendUnknown(str(error)) from None
 
     def _connect(self, patience: float) -> None:
-        """Connect to the first host that answers, and ask each of them once at least. Raises ConnectionError."""
+        """Connect to the first host that answers. Raises ConnectionError after `patience` seconds."""
         give_up = time.monotonic() + patience
+        reasons = ""
         while True:
-            errors = []
-            for host in self._hosts:
-                try:
-                    self._socket = NatsSocket(self.address, host, f"{self._inbox}.*")
-                except ConnectionError as error:
-                    errors.append(str(error))
-                else:
+            attempt = self._attempt = self._attempt or NatsAttempt(self.address, self._hosts, f"{self._inbox}.*")
+            self._check_open()
+            if attempt.wait(give_up - time.monotonic()):
+                self._attempt, self._socket = None, attempt.take()
+                if self._socket is not None:
                     return self._check_open()
-                if self._closed.is_set():
-                    break
+                reasons = attempt.errors
             if time.monotonic() > give_up or self._closed.wait(_PAUSE):
-                raise ConnectionError(f"NATS at {self.address} cannot be reached: {'; '.join(errors)}")
+                reasons = reasons or attempt.errors or "no answer"
+                raise ConnectionError(f"NATS at {self.address} cannot be reached: {reasons}")
 
     def _lose(self, reason: str) -> None:
-        """Give up the connection and the answers that are waited for. The host where it was is the last to be asked."""
-        if self._socket is not None:
-            lost = self._socket.host
-            self._hosts = [*(each for each in self._hosts if each != lost), lost]
+        """Give up the connection and the answers that are waited for. The host where it was is the last to be asked.
+
+        Other hosts are those of `connect`, and those that the server has told.
+        """
+        sock = self._socket
+        if sock is not None:
+            known = dict.fromkeys([*(each for each in self._hosts if each in self._given), *self._given, *sock.others])
+            self._hosts = [*(each for each in known if each != sock.host), sock.host]
         self._close()
         waiting, self._waiting = self._waiting, {}
         for append, _ in waiting.values():
@@ -217,6 +241,9 @@ class NatsAppender:
         sock, self._socket = self._socket, None
         if sock is not None:
             sock.close()
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon()
 
     def _check_open(self) -> None:
         """Raise ConnectionError if this appender was closed, and see to it that the connection is."""

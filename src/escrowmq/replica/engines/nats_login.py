@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 import ssl
 from importlib import import_module
@@ -34,6 +35,30 @@ def context(address: EngineAddress) -> ssl.SSLContext | None:
     if address.scheme != NATS_TLS:
         return None
     return tls_context({name: value for name, value in address.options.items() if name in TLS_PARAMETERS})
+
+
+def certified_name(address: EngineAddress, host: str) -> str:
+    """Return the name that the certificate of the server at `host` must have.
+
+    Servers tell each other's IP addresses, which their certificates often lack. As in other clients of NATS, the
+    certificate may then have a name of the URL.
+    """
+    name = _name(host)
+    if host in address.hosts or not _is_ip(name):
+        return name
+    return next((each for each in map(_name, address.hosts) if not _is_ip(each)), name)
+
+
+def _name(host: str) -> str:
+    return host.rpartition(":")[0].strip("[]")
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_options(address: EngineAddress) -> None:

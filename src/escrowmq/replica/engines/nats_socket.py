@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import select
 import socket
 import ssl
@@ -12,11 +11,25 @@ import time
 from typing import Any, Final
 
 from escrowmq.replica.engines.address import EngineAddress
-from escrowmq.replica.engines.nats_login import connect_options, context
-from escrowmq.replica.engines.nats_wire import PING, PONG, Line, Message, NatsParser, WireError, connect, subscribe
+from escrowmq.replica.engines.nats_login import certified_name, connect_options, context
+from escrowmq.replica.engines.nats_wire import (
+    PING,
+    PONG,
+    NatsLine,
+    NatsMessage,
+    NatsParser,
+    ServerInfo,
+    WireError,
+    connect,
+    server_info,
+    subscribe,
+)
 
 _READ_BYTES: Final = 1 << 16
+_MOST_READS: Final = 64
+"""How often a connection that is tended is read at most, so that no server can keep the thread."""
 _CONNECT_SECONDS: Final = 2.0
+"""How long each step may take: the connection to an address, the server's first line, and the login."""
 _TURN_SECONDS: Final = 1
 """How long a call of the kernel may block. After such a time without a byte, the server is asked for a sign of life."""
 _SILENT_TURNS: Final = 3
@@ -40,15 +53,16 @@ class NatsSocket:
         self.host = host
         self.most_bytes = 0
         """The largest message that the server accepts."""
+        self.others: tuple[str, ...] = ()
+        """Hosts of its cluster, as far as the server has told, perhaps with its own."""
         self.complaint = ""
         """The last error that the server told."""
         self._silent_turns = 0
         self._parser = NatsParser()
         name, _, port = host.rpartition(":")
-        self._server_name = name.strip("[]")
         try:
-            self._socket = socket.create_connection((self._server_name, int(port)), _CONNECT_SECONDS)
-        except OSError as error:
+            self._socket = socket.create_connection((name.strip("[]"), int(port)), _CONNECT_SECONDS)
+        except (OSError, ValueError, OverflowError) as error:  # also names that no host can have
             raise ConnectionError(f"{host}: {error}") from None
         try:
             self._begin(address, subscription)
@@ -57,22 +71,21 @@ class NatsSocket:
             self._socket.close()
             raise ConnectionError(f"{host}: {self.complaint or error}") from None
 
-    def send(self, data: bytes) -> None:
-        """Write all bytes. Raises ConnectionError if the server has not taken any for some seconds."""
+    def send(self, data: bytes, seconds: float = _SILENT_TURNS * _TURN_SECONDS) -> None:
+        """Write all bytes. Raises ConnectionError if that takes longer than `seconds` and one turn."""
         rest = memoryview(data)
-        turns = 0
+        give_up = time.monotonic() + seconds
         while rest:
             try:
                 rest = rest[self._socket.send(rest) :]
-                turns = 0
             except (TimeoutError, BlockingIOError):
-                turns += 1
-                if turns == _SILENT_TURNS:
-                    raise ConnectionError(f"{self.host} takes no bytes") from None
+                pass  # a TLS socket, too, goes on with these bytes where it stopped
             except OSError as error:
                 raise ConnectionError(f"{self.host}: {error}") from None
+            if rest and time.monotonic() > give_up:
+                raise ConnectionError(f"{self.host} does not take {len(data)} bytes in time")
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[NatsMessage]:
         """Wait for messages, for a second at most, and return those that have come.
 
         Raises ConnectionError if the connection has ended, or if the server is silent for some seconds.
@@ -86,14 +99,20 @@ class NatsSocket:
             raise ConnectionError(f"{self.host}: {error}") from None
         return self._take(data)
 
-    def tend(self) -> list[Message]:
+    def tend(self) -> list[NatsMessage]:
         """Return the messages that have come, answer the server, and ask it for a sign of life.
 
         Raises ConnectionError if the connection has ended, or if none of the last signs came.
         """
         self._note_silence()
-        found: list[Message] = []
-        while self._has_bytes():
+        return self.take_arrived()
+
+    def take_arrived(self) -> list[NatsMessage]:
+        """Return messages that have come, without waiting for any. Raises as `receive` does."""
+        found: list[NatsMessage] = []
+        for _ in range(_MOST_READS):
+            if not self._has_bytes():
+                break
             found += self.receive()
         return found
 
@@ -108,20 +127,27 @@ class NatsSocket:
 
     def _begin(self, address: EngineAddress, subscription: str) -> None:
         """Log in. Raises OSError, ValueError and WireError."""
-        give_up = time.monotonic() + _CONNECT_SECONDS
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        info = json.loads(self._await("INFO", give_up))
-        if not isinstance(info, dict):
-            raise WireError("INFO of the server is not an object")
+        info = self._learn(self._await("INFO", time.monotonic() + _CONNECT_SECONDS))
+        give_up = time.monotonic() + _CONNECT_SECONDS
         tls = context(address)
         if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=self._server_name)
-        elif info.get("tls_required"):
+            self._limit(give_up)
+            self._socket = tls.wrap_socket(self._socket, server_hostname=certified_name(address, self.host))
+            self._parser = NatsParser()  # what came unencrypted behind INFO may be anybody's
+        elif info.tls_required:
             raise ValueError("the server wants TLS: the URL must begin with nats+tls://")
-        self.most_bytes = int(info.get("max_payload", 1 << 20))
-        options: dict[str, Any] = _OPTIONS | connect_options(address, str(info.get("nonce", "")))
+        options: dict[str, Any] = _OPTIONS | connect_options(address, info.nonce)
+        self._limit(give_up)
         self.send(connect(options) + subscribe(subscription) + PING)
         self._await("PONG", give_up)
+
+    def _limit(self, give_up: float) -> None:
+        """Let the next call of the kernel, or the handshake of TLS, end at that time. Raises TimeoutError after it."""
+        seconds = give_up - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("the server did not answer in time")
+        self._socket.settimeout(seconds)
 
     def _limit_turns(self) -> None:
         """Let a call of the kernel end after some time. Without TLS the kernel does that without a further call, at the
@@ -136,19 +162,20 @@ class NatsSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, direction, turn)
 
     def _await(self, verb: str, give_up: float) -> str:
-        """Read until the server says `verb`, and return the text behind it."""
-        while time.monotonic() < give_up:
+        """Read until the server says `verb`, and return the text behind it. An error in the same bytes has priority."""
+        while True:
+            self._limit(give_up)
             data = self._socket.recv(_READ_BYTES)
             if not data:
                 raise ConnectionError("the server closed the connection")
-            for each in self._parser.feed(data):
-                if isinstance(each, Line):
-                    self._obey(each)
-                    if each.verb == verb:
-                        return each.text
-                    if each.verb == "-ERR":
-                        raise ConnectionError(each.text)
-        raise TimeoutError("the server did not answer")
+            lines = [each for each in self._parser.feed(data) if isinstance(each, NatsLine)]
+            for line in lines:
+                self._obey(line)
+                if line.verb == "-ERR":
+                    raise ConnectionError(line.text)
+            for line in lines:
+                if line.verb == verb:
+                    return line.text
 
     def _has_bytes(self) -> bool:
         poll = select.poll()
@@ -162,21 +189,30 @@ class NatsSocket:
         self._silent_turns += 1
         self.send(PING)
 
-    def _take(self, data: bytes) -> list[Message]:
+    def _take(self, data: bytes) -> list[NatsMessage]:
         if not data:
             raise ConnectionError(f"{self.host}: {self.complaint or 'it closed the connection'}")
         self._silent_turns = 0
         try:
             found = self._parser.feed(data)
+            for each in found:
+                if isinstance(each, NatsLine):
+                    self._obey(each)
         except WireError as error:
             raise ConnectionError(f"{self.host}: {error}") from None
-        for each in found:
-            if isinstance(each, Line):
-                self._obey(each)
-        return [each for each in found if isinstance(each, Message)]
+        return [each for each in found if isinstance(each, NatsMessage)]
 
-    def _obey(self, line: Line) -> None:
+    def _obey(self, line: NatsLine) -> None:
         if line.verb == "PING":
             self.send(PONG)
         elif line.verb == "-ERR":
             self.complaint = line.text.strip("'")
+        elif line.verb == "INFO":
+            self._learn(line.text)
+
+    def _learn(self, text: str) -> ServerInfo:
+        """Take what the server tells about itself, at first and whenever it changes. Raises WireError."""
+        info = server_info(text)
+        self.most_bytes = info.max_payload
+        self.others = info.hosts or self.others
+        return info

@@ -6,6 +6,7 @@ Source: https://docs.nats.io/reference/reference-protocols/nats-protocol.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,9 @@ MOST_LINE: Final = 1 << 20
 """The bytes of the longest line that a server may write. INFO of a large cluster takes some kilobytes."""
 MOST_MESSAGE: Final = 1 << 26
 """The bytes of the largest message that NATS can be set to accept."""
+_USUAL_PAYLOAD: Final = 1 << 20
+"""The largest message that a server accepts if nobody has set another limit."""
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}")
 _END: Final = b"\r\n"
 _HEADER_VERSION: Final = b"NATS/1.0"
 
@@ -23,7 +27,7 @@ class WireError(Exception):
     """The bytes do not follow the protocol."""
 
 
-class Message(NamedTuple):
+class NatsMessage(NamedTuple):
     """A message to a subject that the connection has subscribed to."""
 
     subject: str
@@ -32,11 +36,39 @@ class Message(NamedTuple):
     data: bytes
 
 
-class Line(NamedTuple):
+class NatsLine(NamedTuple):
     """What a server says about the connection: INFO, PING, PONG, +OK or -ERR, and the text behind that."""
 
     verb: str
     text: str
+
+
+class ServerInfo(NamedTuple):
+    """What a server tells about itself."""
+
+    max_payload: int
+    """The bytes of the largest message that it accepts."""
+    tls_required: bool
+    nonce: str
+    """To be signed by a client that has a key, or nothing."""
+    hosts: tuple[str, ...]
+    """Where servers of its cluster are, with their ports."""
+
+
+def server_info(text: str) -> ServerInfo:
+    """Read the text behind INFO. Raises WireError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise WireError(f"INFO of the server is no JSON: {text[:40]!r}") from None
+    if not isinstance(found, dict):
+        raise WireError("INFO of the server is not an object")
+    max_payload, nonce = found.get("max_payload", _USUAL_PAYLOAD), found.get("nonce", "")
+    if not isinstance(max_payload, int) or not isinstance(nonce, str):
+        raise WireError(f"INFO of the server has unknown types: {text[:40]!r}")
+    urls = found.get("connect_urls")
+    hosts = [each for each in urls if isinstance(each, str) and _HOST.fullmatch(each)] if isinstance(urls, list) else []
+    return ServerInfo(max_payload, bool(found.get("tls_required")), nonce, tuple(hosts))
 
 
 def connect(options: dict[str, Any]) -> bytes:
@@ -64,7 +96,7 @@ class NatsParser:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[Message | Line]:
+    def feed(self, data: bytes) -> list[NatsMessage | NatsLine]:
         """Return what is complete now. Raises WireError, and must not be used any more then."""
         self._buffer += data
         found = []
@@ -72,7 +104,7 @@ class NatsParser:
             found.append(each)
         return found
 
-    def _next(self) -> Message | Line | None:
+    def _next(self) -> NatsMessage | NatsLine | None:
         buffer = self._buffer
         end = buffer.find(_END)
         if end < 0 or end > MOST_LINE:
@@ -87,9 +119,9 @@ class NatsParser:
         if name not in (b"INFO", b"PING", b"PONG", b"+OK", b"-ERR"):
             raise WireError(f"the server wrote {line[:40]!r}")
         del buffer[: end + len(_END)]
-        return Line(name.decode(), text.strip().decode(errors="replace"))
+        return NatsLine(name.decode(), text.strip().decode(errors="replace"))
 
-    def _message(self, begin: int, words: list[bytes], *, with_headers: bool) -> Message | None:
+    def _message(self, begin: int, words: list[bytes], *, with_headers: bool) -> NatsMessage | None:
         """Return the message whose content begins there in the buffer, if that is complete.
 
         `words` are its subject, the number of the subscription, perhaps a subject for an answer, and its sizes.
@@ -107,7 +139,7 @@ class NatsParser:
             raise WireError(f"a message of the server is not followed by the end of a line after {size} bytes")
         content = bytes(self._buffer[begin:end])
         del self._buffer[: end + len(_END)]
-        return Message(words[0].decode(errors="replace"), _status(content[:split]), content[split:])
+        return NatsMessage(words[0].decode(errors="replace"), _status(content[:split]), content[split:])
 
 
 def _status(headers: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,13 +25,21 @@ class NatsServer:
     """`answer` returns the content of the answer to an entry, None for none, or a status such as 503."""
 
     def __init__(
-        self, answer: Callable[[bytes], bytes | int | None] = lambda _: None, *, refusal: str = "", **info: Any
+        self,
+        answer: Callable[[bytes], bytes | int | None] = lambda _: None,
+        *,
+        refusal: str = "",
+        encryption: ssl.SSLContext | None = None,
+        **info: Any,
     ) -> None:
-        self.received = b""
+        self.received = bytearray()
         """All bytes of all connections."""
         self.connections = 0
+        self.ended = 0
+        """How many of the connections have ended."""
         self._answer = answer
         self._refusal = refusal
+        self._encryption = encryption
         self._info = _INFO | info
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._peers: list[socket.socket] = []
@@ -59,7 +68,7 @@ class NatsServer:
         """End the connections that there are."""
         for peer in self._peers:
             with suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(peer, socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -67,12 +76,16 @@ class NatsServer:
                 peer, _ = self._listener.accept()
                 self.connections += 1
                 self._peers.append(peer)
-                with peer, suppress(OSError):
-                    self._speak(peer)
+                with peer, suppress(OSError), self._greet(peer) as self._peers[-1]:
+                    self._speak(self._peers[-1])
+                self.ended += 1
+
+    def _greet(self, peer: socket.socket) -> socket.socket:
+        peer.sendall(b"INFO %s\r\n" % json.dumps(self._info).encode())
+        return peer if self._encryption is None else self._encryption.wrap_socket(peer, server_side=True)
 
     def _speak(self, peer: socket.socket) -> None:
-        peer.sendall(b"INFO %s\r\n" % json.dumps(self._info).encode())
-        buffer = b""
+        buffer = bytearray()
         while data := peer.recv(1 << 16):
             self.received += data
             buffer += data
@@ -81,8 +94,9 @@ class NatsServer:
                 peer.sendall(f"-ERR '{self._refusal}'\r\n".encode() if self._refusal else b"PONG\r\n")
             while (head := _PUB.match(buffer)) and len(buffer) >= head.end() + int(head[3]) + 2:
                 end = head.end() + int(head[3])
-                self._reply(peer, head[2], buffer[head.end() : end])
-                buffer = buffer[end + 2 :]
+                subject, entry = head[2], bytes(buffer[head.end() : end])
+                del buffer[: end + 2]
+                self._reply(peer, subject, entry)
             if buffer.startswith(b"P") and not buffer.startswith(b"PUB"):
                 buffer = buffer.partition(b"\r\n")[2]  # a sign of life, or the answer to one
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES, AppendRefused, NatsAppend
+from escrowmq.replica.engines.nats_append import PUBLISH_BYTES, WINDOW_ENTRIES, AppendRefused, NatsAppend
 from escrowmq.replica.engines.nats_client import WINDOW_BYTES
 from escrowmq.replica.errors import AppendUnknown
 
 
 def published(append: NatsAppend) -> list[int]:
-    return [index for index, _ in append.next_entries()]
+    """Publish all entries that may be published, and return their numbers."""
+    found: list[int] = []
+    while append.may_publish:
+        found += [index for index, _ in append.next_entries()]
+    return found
 
 
 def test_positions_come_in_the_order_of_the_entries() -> None:
@@ -33,6 +37,14 @@ def test_entries_beyond_the_window_wait_for_answers(entry: bytes, count: int, fi
     append.store(0, 0)
     assert published(append) == [first]
     assert not append.is_done
+
+
+def test_answers_can_be_read_between_large_entries() -> None:
+    append = NatsAppend([b"", b"x", bytes(PUBLISH_BYTES - 1), b"x", bytes(PUBLISH_BYTES + 1), b"x"])
+    found = []
+    while append.may_publish:
+        found.append([index for index, _ in append.next_entries()])
+    assert found == [[0, 1, 2], [3], [4], [5]]
 
 
 def test_an_append_that_was_refused_as_a_whole_may_be_repeated() -> None:

@@ -6,10 +6,15 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from escrowmq.replica.engines import nats_appender, nats_socket
 from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.nats_append import WINDOW_ENTRIES
 from escrowmq.replica.engines.nats_appender import NatsAppender
 from escrowmq.replica.errors import AppendUnknown
 from tests.broker import wait_until
@@ -44,7 +49,23 @@ def test_an_answer_with_more_fields_is_understood() -> None:
         appender.close()
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b'{"seq":"x"}', b'{"error":1}', b"\xff", b"{}"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"error":1}',
+        b'{"seq":"7"}',
+        b'{"seq":7.5}',
+        b'{"seq":Infinity}',
+        b'{"seq":true}',
+        b'{"seq":-1}',
+        b'{"stream":"t", "seq":0}',
+    ],
+)
 def test_an_answer_that_says_nothing_leaves_the_append_unknown(answer: bytes) -> None:
     with NatsServer(lambda _: answer) as server:
         appender = connected(server)
@@ -119,6 +140,34 @@ def test_an_entry_that_the_server_does_not_accept_is_not_sent() -> None:
         appender.close()
 
 
+def test_answers_are_read_while_a_slow_server_takes_large_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 1.0)
+    small, large = [b"1"] * WINDOW_ENTRIES, [bytes(900_000)] * 17
+
+    def answer(entry: bytes) -> bytes:
+        time.sleep(0.15 if len(entry) > 1 else 0)
+        return stored(1)
+
+    with NatsServer(answer) as server:
+        appender = connected(server)
+        assert len(appender.send(small + large)()) == len(small + large)
+        appender.close()
+
+
+def test_a_server_that_does_not_read_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    going_on = threading.Event()
+    with NatsServer(lambda _: going_on.wait(10) and None) as server:
+        appender = connected(server)
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown, match="does not take"):
+            appender.send([bytes(900_000)] * 17)()
+        assert time.monotonic() - began < 2.5
+        assert appender.host == ""
+        going_on.set()
+        appender.close()
+
+
 def test_a_lost_connection_is_replaced_by_one_to_another_host() -> None:
     with NatsServer() as first, NatsServer(position) as second:
         appender = connected(first, second)
@@ -128,6 +177,19 @@ def test_a_lost_connection_is_replaced_by_one_to_another_host() -> None:
             finish()
         assert appender.send([b"2"])() == [2]
         assert appender.host == second.host
+        appender.close()
+
+
+def test_a_lost_connection_is_replaced_by_one_to_a_host_that_the_server_has_told() -> None:
+    with NatsServer(position) as second:
+        with NatsServer(connect_urls=[7, "", "nowhere", second.host]) as first:
+            appender = connected(first)
+            server_told = first.host
+        with pytest.raises(AppendUnknown):
+            appender.send([b"1"])()
+        assert appender.send([b"2"])() == [2]
+        assert appender.host == second.host
+        assert appender._hosts == [second.host, server_told]
         appender.close()
 
 
@@ -146,10 +208,112 @@ def test_a_connection_that_is_lost_while_nobody_appends_is_made_again() -> None:
         appender.close()
 
 
+@pytest.fixture
+def frozen() -> Iterator[str]:
+    """A host that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def disconnected(server: NatsServer, *others: str) -> NatsAppender:
+    """An appender that was connected to a server and goes to the others next."""
+    appender = NatsAppender(ADDRESS, 10)
+    appender.connect([server.host, *others])
+    server.drop()
+    with pytest.raises(AppendUnknown):
+        appender.send([b"1"])()
+    return appender
+
+
+def test_an_append_has_its_deadline_while_several_hosts_do_not_answer(
+    frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.5)
+    monkeypatch.setattr(nats_socket, "_CONNECT_SECONDS", 1.0)
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen, frozen)
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown, match="cannot be reached"):
+            appender.send([b"1"])()
+        assert time.monotonic() - began < 1.5
+
+        def append() -> bool:
+            with suppress(AppendUnknown):
+                return appender.send([b"1"])() == [1]
+            return False
+
+        wait_until(append, what="the host behind those that do not answer")
+        appender.close()
+
+
+def test_an_append_begins_at_once_while_the_tender_connects(frozen: str) -> None:
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen)
+        appender._ran_at = 0.0
+        tending = threading.Thread(target=appender.tend)
+        tending.start()
+        time.sleep(0.1)
+        began = time.monotonic()
+        finish = appender.send([b"1"])
+        assert time.monotonic() - began < 0.5
+        assert finish() == [1]
+        tending.join()
+        appender.close()
+
+
+def test_an_append_that_connects_fails_when_the_appender_is_closed(frozen: str) -> None:
+    with NatsServer(position) as server:
+        appender = disconnected(server, frozen)
+        finish = appender.send([b"1"])
+        closing = threading.Timer(0.2, appender.close)
+        closing.start()
+        began = time.monotonic()
+        with pytest.raises(AppendUnknown):
+            finish()
+        assert time.monotonic() - began < 0.9
+        closing.join()
+
+
+def test_an_appender_that_is_closed_does_not_keep_a_connection_that_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    going_on = threading.Event()
+    resolve = socket.getaddrinfo
+
+    def resolve_slowly(*args: Any, **options: Any) -> Any:
+        going_on.wait(10)
+        return resolve(*args, **options)
+
+    with NatsServer() as server:
+        monkeypatch.setattr(socket, "getaddrinfo", resolve_slowly)
+        appender = NatsAppender(ADDRESS, 0.3)
+        with pytest.raises(ConnectionError, match="no answer"):
+            appender.connect([server.host])
+        going_on.set()
+        wait_until(lambda: server.connections == 1, what="the late connection")
+        wait_until(lambda: not any(each.name == "replication-connecting" for each in threading.enumerate()))
+        assert appender.host == ""
+        wait_until(lambda: server.ended == 1, what="the end of the late connection")
+
+
+def test_an_append_is_unknown_if_there_is_no_thread_that_could_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with NatsServer(position) as server:
+        appender = disconnected(server)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(AppendUnknown, match="can't start new thread"):
+                appender.send([b"1"])()
+        assert appender.send([b"1"])() == [1]
+        appender.close()
+
+
 def test_hosts_that_do_not_answer_are_all_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
     with NatsServer(refusal="Authorization Violation") as refusing:
-        appender = NatsAppender(ADDRESS, 0.1)
+        appender = NatsAppender(ADDRESS, 0.5)
         with pytest.raises(ConnectionError, match=rf"cannot be reached: {gone}: .*; {refusing.host}: .*Authorization"):
             appender.connect([gone, refusing.host])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from escrowmq.replica.engines.nats_wire import MOST_LINE, Line, Message, NatsParser, WireError, connect, publish
+from escrowmq.replica.engines.nats_wire import MOST_LINE, NatsLine, NatsMessage, NatsParser, WireError, connect, publish
 
 SUBJECTS = st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="._-*"), min_size=1)
 
 
-def parsed(data: bytes) -> list[Message | Line]:
+def parsed(data: bytes) -> list[NatsMessage | NatsLine]:
     return NatsParser().feed(data)
 
 
@@ -32,7 +32,10 @@ def test_messages_are_found_wherever_the_bytes_are_divided(
         end = data.draw(st.integers(begin + 1, len(stream)))
         found += parser.feed(stream[begin:end])
         begin = end
-    assert found == [Line("PING", ""), *(Message(subject, status, content) for subject, content, status in messages)]
+    assert found == [
+        NatsLine("PING", ""),
+        *(NatsMessage(subject, status, content) for subject, content, status in messages),
+    ]
 
 
 @given(st.lists(st.one_of(st.binary(), st.sampled_from([b"MSG a 1 2\r\n", b"HMSG a 1 9 9\r\n", b"NATS/1.0", b"\r\n"]))))
@@ -66,19 +69,19 @@ def test_bytes_of_another_protocol_are_refused(data: bytes) -> None:
 
 def test_lines_have_a_verb_and_a_text() -> None:
     assert parsed(b"INFO {} \r\n+OK\r\n-ERR 'Stale Connection'\r\npong\r\nPIN") == [
-        Line("INFO", "{}"),
-        Line("+OK", ""),
-        Line("-ERR", "'Stale Connection'"),
-        Line("PONG", ""),
+        NatsLine("INFO", "{}"),
+        NatsLine("+OK", ""),
+        NatsLine("-ERR", "'Stale Connection'"),
+        NatsLine("PONG", ""),
     ]
 
 
 def test_a_message_may_have_a_subject_for_an_answer() -> None:
-    assert parsed(b"MSG a 1 reply 1\r\nx\r\n") == [Message("a", "", b"x")]
+    assert parsed(b"MSG a 1 reply 1\r\nx\r\n") == [NatsMessage("a", "", b"x")]
 
 
 def test_headers_need_no_status() -> None:
-    assert parsed(b"HMSG a 1 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n") == [Message("a", "", b"x")]
+    assert parsed(b"HMSG a 1 18 19\r\nNATS/1.0\r\nA: b\r\n\r\nx\r\n") == [NatsMessage("a", "", b"x")]
 
 
 def test_entries_are_published_with_their_sizes() -> None:
