@@ -289,9 +289,12 @@ def _more(messages: MessageColumns, name: str, place: Ints, value: Ints) -> Ints
 
 
 def _report(messages: MessageColumns, name: str, place: Ints, lsn: Ints, value: Ints, wrong: Mask, start: int) -> None:
-    """Report wrong counts, if the log shows the message's whole life, and note the last value of each message."""
+    """Report wrong counts, if no record since the message's record before can be missing, or since its publication if
+    there is none. Note the last value of each message.
+    """
     told = messages["publish_lsn"][place] >= start
-    told[np.flatnonzero(place[1:] == place[:-1]) + 1] = True
+    follows = np.flatnonzero(place[1:] == place[:-1]) + 1
+    told[follows] |= lsn[follows - 1] >= start
     wrong = wrong & told & (messages["taken"][place] == 0)
     messages.report(place[wrong], Finding.MISCOUNTED, lsn[wrong])
     messages[name][place] = value  # numpy assigns in order, so the last value of a message wins

@@ -1,0 +1,71 @@
+"""Causes are judged only by what the log still shows of a message, and of the positions of its queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.records.kinds import Kind
+from escrowmq.core.records.marking import encode_marked
+from tests.pipeline.direct import Audited, audited, export
+from tests.unit.core.site import Site, taken
+
+
+def found(site: Site, folder: Path) -> Audited:
+    """Audit the journal of a broker."""
+    site.sync()
+    return audited(export(site.storage, folder))
+
+
+def fill_segments(site: Site) -> None:
+    """Append messages that do not stay until their segments are full."""
+    for _ in range(20):
+        site.publish("other", b"passing" * 10)
+        site.turn()
+    site.broker.directory.purge(site.vhost.queue("other"))
+    site.turn()
+
+
+def mark(site: Site) -> None:
+    """Let a client return the message of the queue `q`, and mark it."""
+    consumer, entries = taken(site, site.vhost.queue("q"))
+    site.broker.engine.modify(consumer, entries, Modification(failed=True))
+    site.turn()
+
+
+LIMITED = {"x-queue-type": "quorum", "x-delivery-limit": 9}
+
+
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("arguments", [{}, LIMITED], ids=["failures", "returns"])
+def test_counts_in_a_deleted_part_of_the_log_are_not_missed(arguments: dict[str, Any], tmp_path: Path) -> None:
+    """The log keeps the message and its first count, and the snapshot the last one."""
+    site = Site(segment_bytes=1000)
+    site.queue("q", arguments)
+    site.queue("other")
+    site.publish("q", b"1")
+    for _ in range(3):
+        mark(site)
+        fill_segments(site)
+    site.snapshot()
+    mark(site)
+    audit = found(site, tmp_path)
+    assert (len(audit.plan.holes), audit.wrong) == (1, [])
+
+
+@pytest.mark.rule("PIPE-8")
+def test_a_count_that_grows_by_two_behind_a_deleted_part_of_the_log_is_found(tmp_path: Path) -> None:
+    site = Site(segment_bytes=1000)
+    queue = site.queue()
+    site.queue("other")
+    site.publish("q", b"1")
+    fill_segments(site)
+    mark(site)
+    site.snapshot()
+    mark(site)
+    lsn = site.journal.append(Kind.MARKED, encode_marked(queue.ident, [(1, Marks(4))]))
+    audit = found(site, tmp_path)
+    assert (len(audit.plan.holes), audit.wrong) == (1, [("miscounted", "q 1", lsn)])
