@@ -127,12 +127,14 @@ class Evidence(NamedTuple):
         begin: the LSN up to which earlier runs have judged outcomes.
         set_back: the LSNs of frames that are about a day older than the frame before: the broker's time went back.
         following: events with the next position of a queue, from snapshots.
+        segments: the LSNs at which segments begin. A start of the broker begins one.
     """
 
     terms: Mapping[int, QueueTerms]
     begin: int
     set_back: Sequence[int]
     following: Rows
+    segments: Sequence[int] = ()
 
 
 def check_outcomes(messages: MessageColumns, evidence: Evidence) -> None:
@@ -181,7 +183,8 @@ def _dropped(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: 
     """A queue drops its oldest message. So there must have been more than its limit from that message on.
 
     Positions that are not in the log may have belonged to messages that do not survive a restart. The first message
-    that was published later, and the next snapshot, show which positions existed.
+    that was published later, and the next snapshot, show which positions existed, unless the broker was restarted
+    before: it may give the positions of lost messages to new ones.
     """
     if not terms.drops:
         return np.ones(len(rows), bool)
@@ -191,19 +194,22 @@ def _dropped(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: 
     low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
     known = low + np.flatnonzero(messages["publish_lsn"][low:high] >= 0)
     snapshots = evidence.following[evidence.following["queue"] == queue]
+    left, borders = messages["settle_lsn"][rows], np.array(sorted(evidence.segments), np.int64)
     bound = np.minimum(
-        _first_after(messages["publish_lsn"][known], messages["position"][known], messages["settle_lsn"][rows]),
-        _first_after(snapshots["lsn"], snapshots["first"], messages["settle_lsn"][rows]),
+        _first_after(messages["publish_lsn"][known], messages["position"][known], left, borders),
+        _first_after(snapshots["lsn"], snapshots["first"], left, borders),
     )
     few: Mask = bound - messages["position"][rows] <= terms.length
     return few
 
 
-def _first_after(lsns: Ints, positions: Ints, after: Ints) -> Ints:
-    """Return the position that the first record behind `after` names; NEVER if there is none. LSNs grow."""
-    place = np.searchsorted(np.maximum.accumulate(lsns), after)
-    found: Ints = np.r_[positions, NEVER][place]
-    return found
+def _first_after(lsns: Ints, positions: Ints, after: Ints, borders: Ints) -> Ints:
+    """Return the position that the first record behind `after` names; NEVER if there is none before the next of
+    `borders`. LSNs grow.
+    """
+    lsns = np.r_[np.maximum.accumulate(lsns), NEVER]
+    place = np.searchsorted(lsns[:-1], after)
+    return np.where(_any_between(borders, after, lsns[place]), NEVER, np.r_[positions, NEVER][place])
 
 
 def _returned_too_often(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from escrowmq.core.messages.marks import Marks, Modification
+from escrowmq.core.queues.outcome import Outcome
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.marking import encode_marked
+from escrowmq.core.records.references import Range
+from escrowmq.core.records.settling import encode_settle
 from tests.pipeline.direct import Audited, audited, export
 from tests.unit.core.site import Site, taken
 
@@ -69,3 +72,36 @@ def test_a_count_that_grows_by_two_behind_a_deleted_part_of_the_log_is_found(tmp
     lsn = site.journal.append(Kind.MARKED, encode_marked(queue.ident, [(1, Marks(4))]))
     audit = found(site, tmp_path)
     assert (len(audit.plan.holes), audit.wrong) == (1, [("miscounted", "q 1", lsn)])
+
+
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("later", ["publication", "snapshot"])
+def test_lost_messages_may_have_reached_a_limit_although_their_positions_are_used_again(
+    later: str, tmp_path: Path
+) -> None:
+    """Two transient messages let the oldest one be dropped. A restart loses them, and gives a position to another."""
+    site = Site()
+    site.queue("q", {"x-max-length": 2})
+    site.publish("q", b"1")
+    site.publish("q", b"2", b"3", durable=False)
+    site.turn()
+    again = site.restart()
+    if later == "snapshot":
+        again.snapshot()
+    again.publish("q", b"4")
+    again.turn()
+    assert again.ready(again.vhost.queue("q")) == [(2, b"4", False)]
+    assert found(again, tmp_path).wrong == []
+
+
+@pytest.mark.rule("PIPE-8")
+@pytest.mark.parametrize("later", ["publication", "snapshot"])
+def test_a_message_that_was_dropped_below_the_limit_is_found(later: str, tmp_path: Path) -> None:
+    site = Site()
+    queue = site.queue("q", {"x-max-length": 2})
+    site.publish("q", b"1", b"2")
+    site.turn()
+    lsn = site.journal.append(Kind.SETTLE, encode_settle(queue.ident, Outcome.DROPPED, [Range(1, 1)]))
+    site.sync()
+    site.snapshot() if later == "snapshot" else site.publish("q", b"3")
+    assert ("outcome without a cause", "q 1", lsn) in found(site, tmp_path).wrong
