@@ -285,7 +285,8 @@ def _links(journal: Path, found: Plan, facts: MessageFacts) -> Iterator[Violatio
         for number, (vhost, label, since) in durable.items()
     ]
     steps = tasks.Links(str(journal), links.Watched(queues, vhosts, known))(_pieces(found))
-    for row in _rows(tasks.JudgedLinks(links.LinkFacts(found.start, gone, deleted))(steps)):
+    judged = links.LinkFacts(found.start, gone, deleted, links.told(found.start, -1, found.snapshots))
+    for row in _rows(tasks.JudgedLinks(judged)(steps)):
         if row["wrong"]:
             place, key = row["place"], row["key"]
             subject = f"tag {key.decode()}" if place < 0 else f"queue {place} {int.from_bytes(key, 'big')}"
