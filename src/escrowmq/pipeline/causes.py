@@ -245,6 +245,9 @@ def count(
         listed = rows["what"] == Happened.COUNTED
         pair = np.flatnonzero(listed[1:] & (place[1:] == place[:-1]) & (rows["lsn"][1:] == rows["lsn"][:-1]))
         value[pair] = value[pair + 1]
+        unlisted = rows["what"] == Happened.HELD_IN_SNAPSHOT
+        unlisted[pair] = False
+        value = np.where(unlisted, _kept(messages, place, value, unlisted) == 1, value)
         place, rows, value = place[~listed], rows[~listed], value[~listed]
         back = rows["what"] == Happened.RETURNED
         restarted = _any_between(borders, messages["publish_lsn"][place], rows["lsn"])
@@ -261,6 +264,16 @@ def count(
         wrong = (more < 0) | (more > (rows["what"] == Happened.MARKED))
         wrong &= more <= value  # the first record of a message may count earlier failures
         _report(messages, "failures", place, rows["lsn"], value, wrong, start)
+
+
+def _kept(messages: MessageColumns, place: Ints, value: Ints, unlisted: Mask) -> Ints:
+    """Return, for each row, the last value of the same message that is not `unlisted`.
+
+    A snapshot omits counts of 0, and may omit one of 1: a message that may have been delivered has that by default.
+    """
+    last = np.maximum.accumulate(np.where(unlisted, -1, np.arange(len(place))))
+    found: Ints = np.where((last >= 0) & (place[last] == place), value[last], messages["returned"][place])
+    return found
 
 
 def _at_times_limited(terms: Mapping[int, QueueTerms]) -> list[int]:

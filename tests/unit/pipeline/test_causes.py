@@ -59,6 +59,25 @@ def test_counts_in_a_deleted_part_of_the_log_are_not_missed(arguments: dict[str,
     assert (len(audit.plan.holes), audit.wrong) == (1, [])
 
 
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize("returns", [1, 2])
+def test_a_snapshot_may_omit_a_return_of_messages_that_are_not_in_memory(returns: int, tmp_path: Path) -> None:
+    site = Site(resident_limit=0)
+    queue = site.queue("q", LIMITED)
+    site.publish("q", b"1")
+    site.publish("q", b"2")
+    for _ in range(returns):
+        consumer, entries = taken(site, queue)
+        site.broker.engine.requeue(consumer, entries)
+        site.turn()
+    site.snapshot()
+    site.snapshot()
+    consumer, entries = taken(site, queue)
+    site.broker.engine.requeue(consumer, entries)
+    site.turn()
+    assert found(site, tmp_path).wrong == []
+
+
 @pytest.mark.rule("PIPE-8")
 def test_a_count_that_grows_by_two_behind_a_deleted_part_of_the_log_is_found(tmp_path: Path) -> None:
     site = Site(segment_bytes=1000)
