@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,6 +167,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
     names: dict[int, tuple[str, str]] = {}
     queues: dict[int, Queue] = {}
     set_back: list[int] = []
+    times: list[tuple[int, int, int]] = []
     named: list[tuple[int, int, int, bytes]] = []
     arguments: dict[int, dict[str, Any]] = {}
     deleted: dict[int, tuple[int, int, int]] = {}
@@ -176,6 +178,8 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
             named.append((row["snapshot"], row["lsn"], row["kind"], row["payload"]))
         elif row["kind"] == tasks.SET_BACK:
             set_back.append(row["lsn"])
+        elif row["kind"] == tasks.BEGINS or (row["kind"] == 0 and row["snapshot"] < 0):
+            times.append((row["lsn"], int(row["kind"] == 0), row["time"]))
         if row["kind"] not in (0, Kind.DELIVERED, Kind.QUEUE_DECLARED, Kind.QUEUE_DELETED):
             continue
         if row["kind"] == Kind.DELIVERED:
@@ -197,6 +201,7 @@ def _scanned(journal: Path, found: Plan) -> tuple[MessageFacts, Names, list[Viol
             deleted[fields["id"]] = (row["lsn"], row["frame"], row["time"])
         elif row["kind"] == 0 and row["payload"]:
             damage.append(("damaged log", row["file"], row["lsn"]))
+    set_back += [now[0] for past, now in pairwise(sorted(times)) if not now[1] and now[2] + tasks.SET_BACK_US < past[2]]
     facts = MessageFacts(
         start=found.start,
         deleted=deleted,
@@ -285,7 +290,8 @@ def _links(journal: Path, found: Plan, facts: MessageFacts) -> Iterator[Violatio
         for number, (vhost, label, since) in durable.items()
     ]
     steps = tasks.Links(str(journal), links.Watched(queues, vhosts, known))(_pieces(found))
-    for row in _rows(tasks.JudgedLinks(links.LinkFacts(found.start, gone, deleted))(steps)):
+    judged = links.LinkFacts(found.start, gone, deleted, links.told(found.start, -1, found.snapshots))
+    for row in _rows(tasks.JudgedLinks(judged)(steps)):
         if row["wrong"]:
             place, key = row["place"], row["key"]
             subject = f"tag {key.decode()}" if place < 0 else f"queue {place} {int.from_bytes(key, 'big')}"

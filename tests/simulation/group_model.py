@@ -64,6 +64,8 @@ class GroupModel:
             known = self.attempts.get(place, 0)
             if told.attempts != known + 1 and place not in self.uncertain:
                 raise self.violation(f"attempt {told.attempts} of {place} follows attempt {known}")
+            if told.attempts > self.max_attempts:
+                raise self.violation(f"attempt {told.attempts} of {place}, which may have {self.max_attempts}")
             if self.fifo:
                 self._check_order(place, {other.place for other in batch[:i]})
         for told in batch:

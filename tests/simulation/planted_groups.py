@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from unittest import mock
 
@@ -91,6 +91,17 @@ def settled_if_it_cannot_be_read(self: Cursor, position: int) -> Entry | None:
         return None
 
 
+def another_attempt_if_it_cannot_be_read(self: Cursor, positions: Sequence[int]) -> None:
+    """Offer messages that cannot be dead-lettered now again, although they have had all their attempts."""
+    for position in positions:
+        try:
+            self.group.bury(self, position, Outcome.DELIVERY_LIMIT)
+        except BrokerError:
+            self.out[position] = self.out[position]._replace(generation=0)
+            self._revoke(position)
+            self._order.give_back(position)
+
+
 PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "floor set to the highest acknowledged": {(Cursor, "settled_now"): floor_is_the_highest_acknowledged},
     "stale handle settles": {(Cursor, "valid"): any_handle_is_valid},
@@ -102,6 +113,7 @@ PLANTED: Final[dict[str, dict[tuple[Any, str], Any]]] = {
     "dead letter not settled on disk": {(Group, "bury"): buried_before_its_settlement_is_recorded},
     "what a filter passes over is not settled": {(Cursor, "settle"): passed_over_is_not_settled},
     "what cannot be read is given up": {(Cursor, "_read"): settled_if_it_cannot_be_read},
+    "one attempt too many": {(Cursor, "_dead_letter"): another_attempt_if_it_cannot_be_read},
     **planted_faults.OF_ANY_DISK,
     **planted_faults.OF_CLOCKS,
     "waiting members are not called": {(Cursor, "wake"): nobody_is_called},

@@ -19,6 +19,7 @@ from tests.simulation.steps import Step
 HISTORIES = 200
 RARE = {
     "later messages of a key are not revoked": 11,
+    "one attempt too many": 6,
     "retry after a failed sync": 80,
     "a full disk ignored": 12,
 }

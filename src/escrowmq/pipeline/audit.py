@@ -429,7 +429,8 @@ class Audit:
             found = found.unionAll(before.select(found.columns))
         gone = {int(number): lsn for number, (_, lsn) in self.state.termini.items() if lsn}
         deleted = {ident: queue.deleted[0] for ident, queue in self.state.queues.items() if queue.deleted}
-        facts = links.LinkFacts(self.plan.start, gone, deleted)
+        told = links.told(self.plan.start, self.store.state.compared, self.plan.snapshots)
+        facts = links.LinkFacts(self.plan.start, gone, deleted, told)
         found = found.repartition(max(2, self.records // PART_RECORDS), "part")
         found = found.mapInArrow(tasks.JudgedLinks(facts), links.DDL)
         self.links = self.store.write(self.spark, "staging.links", found)

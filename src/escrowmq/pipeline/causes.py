@@ -127,12 +127,14 @@ class Evidence(NamedTuple):
         begin: the LSN up to which earlier runs have judged outcomes.
         set_back: the LSNs of frames that are about a day older than the frame before: the broker's time went back.
         following: events with the next position of a queue, from snapshots.
+        segments: the LSNs at which segments begin. A start of the broker begins one.
     """
 
     terms: Mapping[int, QueueTerms]
     begin: int
     set_back: Sequence[int]
     following: Rows
+    segments: Sequence[int] = ()
 
 
 def check_outcomes(messages: MessageColumns, evidence: Evidence) -> None:
@@ -181,7 +183,8 @@ def _dropped(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: 
     """A queue drops its oldest message. So there must have been more than its limit from that message on.
 
     Positions that are not in the log may have belonged to messages that do not survive a restart. The first message
-    that was published later, and the next snapshot, show which positions existed.
+    that was published later, and the next snapshot, show which positions existed, unless the broker was restarted
+    before: it may give the positions of lost messages to new ones.
     """
     if not terms.drops:
         return np.ones(len(rows), bool)
@@ -191,19 +194,22 @@ def _dropped(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: 
     low, high = np.searchsorted(messages["queue"], (queue, queue + 1))
     known = low + np.flatnonzero(messages["publish_lsn"][low:high] >= 0)
     snapshots = evidence.following[evidence.following["queue"] == queue]
+    left, borders = messages["settle_lsn"][rows], np.array(sorted(evidence.segments), np.int64)
     bound = np.minimum(
-        _first_after(messages["publish_lsn"][known], messages["position"][known], messages["settle_lsn"][rows]),
-        _first_after(snapshots["lsn"], snapshots["first"], messages["settle_lsn"][rows]),
+        _first_after(messages["publish_lsn"][known], messages["position"][known], left, borders),
+        _first_after(snapshots["lsn"], snapshots["first"], left, borders),
     )
     few: Mask = bound - messages["position"][rows] <= terms.length
     return few
 
 
-def _first_after(lsns: Ints, positions: Ints, after: Ints) -> Ints:
-    """Return the position that the first record behind `after` names; NEVER if there is none. LSNs grow."""
-    place = np.searchsorted(np.maximum.accumulate(lsns), after)
-    found: Ints = np.r_[positions, NEVER][place]
-    return found
+def _first_after(lsns: Ints, positions: Ints, after: Ints, borders: Ints) -> Ints:
+    """Return the position that the first record behind `after` names; NEVER if there is none before the next of
+    `borders`. LSNs grow.
+    """
+    lsns = np.r_[np.maximum.accumulate(lsns), NEVER]
+    place = np.searchsorted(lsns[:-1], after)
+    return np.where(_any_between(borders, after, lsns[place]), NEVER, np.r_[positions, NEVER][place])
 
 
 def _returned_too_often(messages: MessageColumns, rows: Ints, terms: QueueTerms, evidence: Evidence) -> Mask:
@@ -239,6 +245,9 @@ def count(
         listed = rows["what"] == Happened.COUNTED
         pair = np.flatnonzero(listed[1:] & (place[1:] == place[:-1]) & (rows["lsn"][1:] == rows["lsn"][:-1]))
         value[pair] = value[pair + 1]
+        unlisted = rows["what"] == Happened.HELD_IN_SNAPSHOT
+        unlisted[pair] = False
+        value = np.where(unlisted, _kept(messages, place, value, unlisted) == 1, value)
         place, rows, value = place[~listed], rows[~listed], value[~listed]
         back = rows["what"] == Happened.RETURNED
         restarted = _any_between(borders, messages["publish_lsn"][place], rows["lsn"])
@@ -255,6 +264,16 @@ def count(
         wrong = (more < 0) | (more > (rows["what"] == Happened.MARKED))
         wrong &= more <= value  # the first record of a message may count earlier failures
         _report(messages, "failures", place, rows["lsn"], value, wrong, start)
+
+
+def _kept(messages: MessageColumns, place: Ints, value: Ints, unlisted: Mask) -> Ints:
+    """Return, for each row, the last value of the same message that is not `unlisted`.
+
+    A snapshot omits counts of 0, and may omit one of 1: a message that may have been delivered has that by default.
+    """
+    last = np.maximum.accumulate(np.where(unlisted, -1, np.arange(len(place))))
+    found: Ints = np.where((last >= 0) & (place[last] == place), value[last], messages["returned"][place])
+    return found
 
 
 def _at_times_limited(terms: Mapping[int, QueueTerms]) -> list[int]:
@@ -289,9 +308,12 @@ def _more(messages: MessageColumns, name: str, place: Ints, value: Ints) -> Ints
 
 
 def _report(messages: MessageColumns, name: str, place: Ints, lsn: Ints, value: Ints, wrong: Mask, start: int) -> None:
-    """Report wrong counts, if the log shows the message's whole life, and note the last value of each message."""
+    """Report wrong counts, if no record since the message's record before can be missing, or since its publication if
+    there is none. Note the last value of each message.
+    """
     told = messages["publish_lsn"][place] >= start
-    told[np.flatnonzero(place[1:] == place[:-1]) + 1] = True
+    follows = np.flatnonzero(place[1:] == place[:-1]) + 1
+    told[follows] |= lsn[follows - 1] >= start
     wrong = wrong & told & (messages["taken"][place] == 0)
     messages.report(place[wrong], Finding.MISCOUNTED, lsn[wrong])
     messages[name][place] = value  # numpy assigns in order, so the last value of a message wins

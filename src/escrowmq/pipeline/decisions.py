@@ -143,8 +143,9 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
     forgotten: int | None = None
     unprepared: bool | None = None
     seen: set[int] = set()
+    lsn = 0
     for step in steps:
-        name, lsn = str(step["step"]), step["lsn"]
+        name, last, lsn = str(step["step"]), lsn, step["lsn"]
         known = "prepare_lsn" in row
         if name == "prepared" and step["snapshot"] and known:
             if not outcomes and changed(prepared or [], step["effects"] or [], facts.deleted):
@@ -167,7 +168,10 @@ def together(branch: int, steps: list[dict[str, Any]], facts: BranchFacts = NO_F
         elif name == "forgotten":
             again, forgotten = forgotten is not None, lsn
             row["forgotten_at"] = step["at_us"]
-            if again or ((known or outcomes) and not (outcomes and outcomes[0].startswith("heuristically"))):
+            completed = bool(outcomes) and outcomes[0].startswith("heuristically")
+            if known and not outcomes and last < facts.start <= lsn:  # its decision was in a deleted part of the log
+                completed, row["outcome"] = True, HISTORY_GONE
+            if again or ((known or outcomes) and not completed):
                 wrong = wrong or "forgotten"
         else:
             ended = forgotten is not None

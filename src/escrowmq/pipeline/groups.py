@@ -201,6 +201,8 @@ class _Cursor:
     told_at: int = 0
     done: set[int] = field(default_factory=set)
     out: dict[int, _Out] = field(default_factory=dict)
+    seen: int = 0
+    """The LSN of the last record."""
     loading: int = -1
     """The LSN of the snapshot from which this state is read."""
     wrong: list[_Violation] = field(default_factory=list)
@@ -269,10 +271,11 @@ class _Stream:
         """Judge the next record of a group. `leaving` is the end of what has left the stream at the end of its turn."""
         self._leaving = leaving
         self._time = max(self._time, row["since"])
-        cursor = self.cursors.get(row["group"])
-        if cursor is None:
-            known = self._facts.start == 0 and row["source"] == StepSource.LOG
+        cursor, start = self.cursors.get(row["group"]), self._facts.start
+        if cursor is None or cursor.seen < start <= row["lsn"]:  # records in between may be missing
+            known = start == 0 and row["source"] == StepSource.LOG
             cursor = self.cursors[row["group"]] = _Cursor(row["group"], self._stream, known)
+        cursor.seen = row["lsn"]
         if row["source"] == StepSource.LOG:
             cursor.raise_to(self.left)
             self._judge(cursor, row)

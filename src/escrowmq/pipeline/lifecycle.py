@@ -116,7 +116,8 @@ def lives(events: Events, open_before: list[MessageColumns], facts: MessageFacts
     if facts.terms is not None:
         causes.check_queues(messages, rows, positions, facts.terms, facts.start)
         known_next = rows[rows["what"] == Happened.NEXT]
-        causes.check_outcomes(messages, causes.Evidence(facts.terms, facts.begin, facts.set_back, known_next))
+        evidence = causes.Evidence(facts.terms, facts.begin, facts.set_back, known_next, facts.segments)
+        causes.check_outcomes(messages, evidence)
     return messages
 
 

@@ -79,11 +79,24 @@ class LinkFacts(NamedTuple):
         start: the LSN from which the log is complete.
         gone: the LSN of the deletion of each deleted terminus.
         deleted: the LSN of the deletion of each deleted queue.
+        told: the LSN from which all acquired messages are known.
     """
 
     start: int = 0
     gone: Mapping[int, int] = {}
     deleted: Mapping[int, int] = {}
+    told: int = 0
+
+
+def told(start: int, compared: int, snapshots: Collection[int]) -> int:
+    """Return the LSN from which all acquired messages are known: that of the first snapshot behind the gaps.
+
+    Args:
+        start: the LSN from which the log is complete.
+        compared: the LSN of the last snapshot that an earlier run has compared with the log, -1 for none.
+        snapshots: the LSNs of the snapshots that this run compares with it.
+    """
+    return start if not start or compared >= start else min(snapshots, default=_NEVER)
 
 
 SCHEMA: Final = pa.schema(
@@ -117,6 +130,7 @@ WRONG: Final[Mapping[str, Rule]] = {
     "unacquired": LinkRule.UNACQUIRED,
 }
 _PARTS: Final = 1 << 16
+_NEVER: Final = int(np.iinfo(np.int64).max)
 _HOLDS: Final = (Step.ARRIVED, Step.ACQUIRED, Step.HELD_IN_SNAPSHOT)
 
 
@@ -226,12 +240,10 @@ def _delivered_without_acquisition(found: pa.Table, facts: LinkFacts) -> pa.Tabl
     known = (before >= 0) & (place[before] == place) & (keys[before] == keys)
     held = known & np.isin(step[before], _HOLDS) & (terminus[before] == terminus)
     settled = known & (step[before] == Step.SETTLED)
-    wrong = np.flatnonzero((step == Step.DELIVERED) & ~held & ~settled & (lsn >= facts.start))
+    complete = (lsn >= facts.told) | (known & (lsn[before] >= facts.start))
+    wrong = np.flatnonzero((step == Step.DELIVERED) & ~held & ~settled & (lsn >= facts.start) & complete)
     past = np.where(known, lsn[before], lsn)[wrong]
     return _with(found.take(wrong), past=past, wrong=np.full(len(wrong), "unacquired"))
-
-
-_NEVER: Final = np.iinfo(np.int64).max
 
 
 def _ends(place: Ints, terminus: Ints, facts: LinkFacts) -> Ints:

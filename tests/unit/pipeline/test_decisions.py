@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.pipeline.decisions import BranchFacts, together
+from escrowmq.pipeline.decisions import HISTORY_GONE, BranchFacts, together
 from escrowmq.pipeline.effects import difference
 
 
@@ -103,6 +103,25 @@ def test_a_snapshot_must_contain_the_branches_in_doubt(
 
 
 FORCED = "heuristically committed"
+
+
+@pytest.mark.rule("PIPE-5")
+@pytest.mark.parametrize(
+    ("steps", "outcome", "wrong"),
+    [
+        ([step("prepared", 2), step("forgotten", 6)], HISTORY_GONE, None),
+        ([step("prepared", 2), step("forgotten", 6), step("forgotten", 7)], HISTORY_GONE, "forgotten"),
+        ([step("prepared", 2), step("prepared", 10, snapshot=True), step("forgotten", 12)], "prepared", "forgotten"),
+        ([step("prepared", 2), step("forgotten", 4)], "prepared", "forgotten"),
+        ([step("prepared", 6), step("forgotten", 7)], "prepared", "forgotten"),
+        ([step("prepared", 2), step("rolled back", 3), step("forgotten", 6)], "rolled back", "forgotten"),
+    ],
+)
+def test_an_operators_decision_may_be_in_a_deleted_part_of_the_log(
+    steps: list[dict[str, Any]], outcome: str, wrong: str | None
+) -> None:
+    row = together(7, steps, BranchFacts(start=5))
+    assert (row["outcome"], row["wrong"]) == (outcome, wrong)
 
 
 @pytest.mark.rule("DUR-3")

@@ -81,7 +81,7 @@ class Cursor:
         self.settled = Settled(stream.begin)
         self.out: dict[int, Out] = {}
         self.waiters: dict[object, None] = {}  # of the group, in order of arrival
-        self._due: list[tuple[int, int, int]] = []  # heap: end of a lease, position, generation
+        self._due: list[tuple[int, int, int]] = []  # heap: end of a lease or time of a retry, position, generation
         self._deadline: Deadline | None = None
         self.next = 1
         self._known = 1  # what was out before the order was made is before this position
@@ -350,14 +350,15 @@ class Cursor:
         self.wake()
 
     def _dead_letter(self, positions: Sequence[int]) -> None:
-        """Dead-letter messages whose leases have run out. If the log cannot be read, they wait for another attempt."""
+        """Dead-letter messages whose leases have run out. If the log cannot be read, try again after `RETRY_MS`; nobody
+        leases them meanwhile.
+        """
         for position in positions:
             try:
                 self.group.bury(self, position, Outcome.DELIVERY_LIMIT)
             except BrokerError:
-                self.out[position] = self.out[position]._replace(generation=0)
-                self._revoke(position)
-                self._order.give_back(position)
+                self._order.hold(position)
+                heapq.heappush(self._due, (self.group.host.now + RETRY_MS, position, self.out[position].generation))
 
     def _arm(self, not_before: int = 0) -> None:
         """Set a deadline for the lease that ends first, or for the next piece of `_find_piece`."""

@@ -41,6 +41,10 @@ class Order(Protocol):
         """Note that the lease of a position is over. The position waits again."""
         ...
 
+    def hold(self, position: int) -> None:
+        """Keep a position from being leased until it is given back or settled, also if its lease was revoked."""
+        ...
+
     def revoke_after(self, position: int) -> list[int]:
         """Return the leased positions that must not be handled before this one, and let them wait again."""
         ...
@@ -85,6 +89,9 @@ class AnyOrder:
         if position not in self._waiting:
             self._waiting.add(position)
             heapq.heappush(self._heap, position)
+
+    def hold(self, position: int) -> None:
+        """Do nothing: a position waits only after it was given back."""
 
     def revoke_after(self, position: int) -> list[int]:
         return []
@@ -155,6 +162,12 @@ class Lanes:
         if lane is not None:  # a restarted broker has not found it yet
             lane.leased.discard(position)
             self._offer(lane)
+
+    def hold(self, position: int) -> None:
+        lane = self._lane_of.get(position)
+        if lane is not None:
+            lane.leased.add(position)
+            self._free.pop(lane, None)
 
     def revoke_after(self, position: int) -> list[int]:
         lane = self._lane_of.get(position)

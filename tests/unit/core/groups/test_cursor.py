@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NoReturn
 
 import pytest
 
@@ -16,18 +17,17 @@ from escrowmq.core.records.unreadable import LogUnreadable
 from tests.unit.core.groups.consuming import INVISIBLE, Consuming
 
 
+def unreadable(*_: object) -> NoReturn:
+    raise LogUnreadable("damaged")
+
+
 @pytest.mark.rule("DUR-4")
 @pytest.mark.parametrize("fifo", [False, True])
 def test_a_log_that_cannot_be_read_consumes_nothing(fifo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     c = Consuming(fifo=fifo)
     c.publish("a", "b")
-    log = c.stream.log
-
-    def unreadable(*_: object) -> None:
-        raise LogUnreadable("damaged")
-
     with monkeypatch.context() as patched:
-        patched.setattr(type(log), "read", unreadable)
+        patched.setattr(StreamLog, "read", unreadable)
         for _ in range(2):
             with pytest.raises(BrokerError, match="damaged"):
                 c.lease()
@@ -36,7 +36,7 @@ def test_a_log_that_cannot_be_read_consumes_nothing(fifo: bool, monkeypatch: pyt
     assert [lease.attempts for lease in first] == [1, 1]
     c.site.after(INVISIBLE)
     with monkeypatch.context() as patched:
-        patched.setattr(type(log), "read", unreadable)
+        patched.setattr(StreamLog, "read", unreadable)
         with pytest.raises(BrokerError, match="damaged"):
             c.lease()
     c.site.after(RETRY_MS)
@@ -54,15 +54,70 @@ def test_a_stream_that_cannot_be_read_leaves_the_messages_of_others_to_the_membe
     log = c.streams[broken].log
     read = type(log).read
 
-    def unreadable(self: StreamLog, position: int, most: int) -> list[Entry]:
+    def one_unreadable(self: StreamLog, position: int, most: int) -> list[Entry]:
         if self is log:
             raise LogUnreadable("damaged")
         return read(self, position, most)
 
-    monkeypatch.setattr(type(log), "read", unreadable)
+    monkeypatch.setattr(type(log), "read", one_unreadable)
     assert [lease.entry.content for lease in c.lease()] == [b"ba"[broken : broken + 1]]
     with pytest.raises(BrokerError, match="damaged"):
         c.lease()
+
+
+def dying(*, fifo: bool) -> Consuming:
+    """Return a group whose messages have one attempt, and go to the topic `dead`."""
+    c = Consuming(fifo=fifo, max_attempts=1, dead_letter_topic="dead")
+    c.site.broker.topics.declare(c.site.vhost, "dead", 1)
+    return c
+
+
+def dead_letters(c: Consuming) -> list[bytes]:
+    topic = c.site.broker.topics.find(c.site.vhost, "dead")
+    assert topic is not None
+    stream = topic.streams[0]
+    return [entry.content for position in range(1, stream.end) for entry in stream.read(position, 1)]
+
+
+@pytest.mark.rule("GRP-4", "DUR-4")
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_message_that_cannot_be_read_after_its_last_attempt_is_dead_lettered_later(
+    fifo: bool, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = dying(fifo=fifo)
+    c.publish("a", "b", key="k")
+    assert c.bodies(1) == "a"
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamLog, "read", unreadable)
+        c.site.after(INVISIBLE)
+    assert dead_letters(c) == []
+    c = c.restart() if restarted else c
+    c.site.after(RETRY_MS)
+    assert [lease.attempts for lease in c.lease()] == [1]
+    assert dead_letters(c) == [b"a"]
+
+
+@pytest.mark.rule("GRP-4", "DUR-4")
+def test_a_revoked_message_that_waits_to_be_dead_lettered_is_not_leased_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is available again, and the message before it is dead-lettered, before that is tried again."""
+    c = dying(fifo=True)
+    c.publish("a", "b", key="k")
+    c.publish("c", key="other")
+    first, _ = c.lease(2)
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamLog, "read", unreadable)
+        with pytest.raises(BrokerError, match="damaged"):
+            c.lease()
+        c.site.after(100)
+        c.group.give_back(first.handle, RETRY_MS - 50)
+        c.site.turn()
+        c.site.after(INVISIBLE)
+    c.site.after(RETRY_MS - INVISIBLE - 50)
+    assert dead_letters(c) == [b"a"]
+    assert c.bodies() == "c"
+    c.site.after(50)
+    assert dead_letters(c) == [b"a", b"b"]
 
 
 def test_leases_that_were_settled_or_replaced_do_not_pile_up() -> None:

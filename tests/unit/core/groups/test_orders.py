@@ -31,6 +31,10 @@ def test_without_lanes_the_lowest_position_is_first() -> None:
     assert order.take(1) == [1]
     assert order.take(5) == [3]
     assert order.revoke_after(1) == []
+    order.hold(1)
+    assert not order.ready
+    order.give_back(1)
+    assert order.take(5) == [1]
 
 
 @pytest.mark.rule("GRP-3")
@@ -64,6 +68,22 @@ def test_later_positions_of_a_lane_are_revoked() -> None:
     assert lanes.take(9) == []
     lanes.settle(1)
     assert lanes.take(9) == [2, 3]
+
+
+@pytest.mark.rule("GRP-4")
+def test_a_revoked_position_that_is_held_is_not_leased_again() -> None:
+    lanes = Lanes()
+    for position in (1, 2, 3):
+        lanes.add(position, None)
+    assert lanes.take(2) == [1, 2]
+    assert lanes.revoke_after(1) == [2]
+    lanes.settle(1)
+    assert lanes.ready
+    lanes.hold(2)
+    lanes.hold(4)
+    assert (lanes.ready, lanes.take(9)) == (False, [])
+    lanes.settle(2)
+    assert lanes.take(9) == [3]
 
 
 def test_a_lease_from_before_a_restart_holds_its_lane() -> None:
