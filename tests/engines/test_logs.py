@@ -47,7 +47,11 @@ def read_all(log: EngineLog) -> list[tuple[int, bytes]]:
 
 
 def assert_kept(log: EngineLog, acknowledged: dict[int, bytes]) -> None:
-    """The log has no gap, and every acknowledged entry where the answer said."""
+    """The log has no gap, and every acknowledged entry where the answer said.
+
+    A node that was suspended may tell an older end, until it notices that it leads no more.
+    """
+    wait_until(lambda: log.end() > max(acknowledged), "the log goes as far as what was acknowledged")
     found = dict(read_all(log))
     assert sorted(found) == list(range(log.begin(), log.end()))
     lost = {position: data for position, data in acknowledged.items() if found.get(position) != data}
