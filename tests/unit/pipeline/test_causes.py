@@ -15,21 +15,13 @@ from escrowmq.core.records.references import Range
 from escrowmq.core.records.settling import encode_settle
 from tests.pipeline.direct import Audited, audited, export
 from tests.unit.core.site import Site, taken
+from tests.unit.pipeline.segments import fill_segments
 
 
 def found(site: Site, folder: Path) -> Audited:
     """Audit the journal of a broker."""
     site.sync()
     return audited(export(site.storage, folder))
-
-
-def fill_segments(site: Site) -> None:
-    """Append messages that do not stay until their segments are full."""
-    for _ in range(20):
-        site.publish("other", b"passing" * 10)
-        site.turn()
-    site.broker.directory.purge(site.vhost.queue("other"))
-    site.turn()
 
 
 def mark(site: Site) -> None:

@@ -11,6 +11,7 @@ from escrowmq.core.records.kinds import Kind
 from tests.pipeline.direct import Audited, audited, export
 from tests.unit.core.groups.consuming import INVISIBLE, Consuming
 from tests.unit.core.site import Site
+from tests.unit.pipeline.segments import fill_segments
 
 
 @pytest.fixture
@@ -24,15 +25,6 @@ def consuming() -> Consuming:
     c.site.after(INVISIBLE)
     fill_segments(c.site)
     return c
-
-
-def fill_segments(site: Site) -> None:
-    """Append messages that do not stay until their segments are full."""
-    for _ in range(20):
-        site.publish("other", b"passing" * 10)
-        site.turn()
-    site.broker.directory.purge(site.vhost.queue("other"))
-    site.turn()
 
 
 def found(c: Consuming, folder: Path) -> Audited:
