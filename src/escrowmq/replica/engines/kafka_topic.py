@@ -71,7 +71,7 @@ class KafkaTopic:
 
     def check(self) -> list[WrongSetting]:
         """Return the settings that are wrong now. Raises OSError."""
-        metadata = self._metadata(self._timeout)
+        metadata = self._known_metadata()
         if metadata is None:
             return [WrongSetting("Kafka", "topic", "none", self.address.name)]
         found = exactly(self._where, "partitions", len(metadata.partitions), 1)
@@ -120,6 +120,13 @@ class KafkaTopic:
             return EngineState("Kafka", str(self.address), self.address.replicas, 0, "")
         leader = f"node {partition.leader}" if partition.leader >= 0 else ""
         return EngineState("Kafka", str(self.address), len(partition.replicas), len(partition.isrs), leader)
+
+    def _known_metadata(self) -> TopicMetadata | None:
+        """Return what Kafka knows of the topic. Some of its nodes learn of a new topic later than others."""
+        give_up = time.monotonic() + self._timeout
+        while (metadata := self._metadata(self._timeout)) is None and time.monotonic() < give_up:
+            time.sleep(_PAUSE)
+        return metadata
 
     def _metadata(self, timeout: float) -> TopicMetadata | None:
         """Return what Kafka knows of the topic, or None if there is none. Raises OSError."""

@@ -52,7 +52,7 @@ class NatsStream:
         self._where = f"the stream {address.name}"
 
     async def open(self) -> None:
-        """Create the stream unless it exists. Raises OSError."""
+        """Create the stream unless it exists, and wait until NATS knows it. Raises OSError."""
         try:
             await self._info()
         except StreamMissing:
@@ -69,6 +69,20 @@ class NatsStream:
                     f"{self._where} with {self.address.replicas} replicas cannot be created on NATS at "
                     f"{self.address}: {answer['error'].get('description')}{self.address.too_few if few else ''}"
                 ) from None
+            await self._known()
+
+    async def _known(self) -> None:
+        """Wait for the stream. If several nodes ask for it at the same time, NATS may confirm it before it is there."""
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                await self._info()
+                return
+            except StreamMissing:
+                if time.monotonic() > give_up:
+                    message = f"{self._where} was created on NATS at {self.address}, and is not there"
+                    raise TimeoutError(message) from None
+            await asyncio.sleep(_PAUSE)
 
     async def _create(self, settings: dict[str, object]) -> dict[str, Any]:
         """Ask for the stream, and wait for nodes that have just started and do not take replicas yet."""
