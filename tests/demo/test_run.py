@@ -18,7 +18,7 @@ from tests.broker import running_broker, wait_until
 
 DEMO = (sys.executable, "-u", "-m", "escrowmq.demo")
 SECONDS = 100
-RUN_SECONDS = 300
+RUN_SECONDS = 600
 """The time limit of a whole run on a busy machine; most of it is starting Spark."""
 
 
