@@ -10,7 +10,10 @@ import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
 
-from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.half_messages import HalfMessagesSection
+from escrowmq.config.limits import LimitsSection
+from escrowmq.config.security import SecuritySection
 from escrowmq.core.broker import Broker
 from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
