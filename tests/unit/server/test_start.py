@@ -21,7 +21,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import STARTED, Kind
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
