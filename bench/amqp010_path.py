@@ -22,7 +22,7 @@ import click
 
 from bench.hot_path import BLOCK, BODY_SIZE, DISTINCT_BLOCKS, UNIFORM, VARIED, Host
 from escrowmq.core.queues.queue import Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.perf.messages import LoadMessage, Variety, messages
 from escrowmq.wire.amqp010.codec.commands import encode_command, encode_control, encode_header
 from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, CONTROL, HEADER, PROTOCOL_HEADER, Segment, assembly

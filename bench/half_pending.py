@@ -26,7 +26,7 @@ from escrowmq.core.half.options import CheckOptions
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.recovery.snapshot import Capture
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server.start import recover

@@ -10,7 +10,7 @@ import pytest
 
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.queues.queue import Session as Owner
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp010.codec.commands import encode_command
 from escrowmq.wire.amqp010.codec.frames import BODY, COMMAND, FRAME_HEAD, HEAD_SIZE
 from escrowmq.wire.amqp010.codec.spec import (

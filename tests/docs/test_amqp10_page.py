@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.wire.amqp10.addresses import LONGEST_NAME, PREFIXES
 from escrowmq.wire.amqp10.coordinator import CREDIT
 from escrowmq.wire.amqp10.filters import MOST

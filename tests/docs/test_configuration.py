@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from escrowmq.config import Config
-from escrowmq.config_sources import load
+from escrowmq.config.config import Config
+from escrowmq.config.sources import load
 from tests.docs.pages import PAGES, Block, blocks, name
 
 TABLES = {

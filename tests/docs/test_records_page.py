@@ -44,7 +44,7 @@ from escrowmq.core.records.references import Range, Reference
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held, encode_released
 from escrowmq.core.recovery.snapshot import snapshot
 from escrowmq.core.termini.terminus import Durability, LinkRole, TerminusKey, TerminusSettings
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal import digests, removals
 from escrowmq.wire.amqp010.codec.spec import MessageProperties
 from escrowmq.wire.amqp010.content import TransferContent

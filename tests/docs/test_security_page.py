@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from escrowmq.config import LimitsSection
+from escrowmq.config.limits import LimitsSection
 from escrowmq.core.access.table import TABLE, Need, Operation
 from escrowmq.wire.amqp091 import spec
 from escrowmq.wire.amqp091.operations import OPERATIONS

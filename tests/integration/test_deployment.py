@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.config_sources import FILE_SUFFIX, load, variables
+from escrowmq.config.sources import FILE_SUFFIX, load, variables
 from tests.unit.sources import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from escrowmq.config_sources import FILE_SUFFIX, variables
+from escrowmq.config.sources import FILE_SUFFIX, variables
 from escrowmq.replica.engines.address import EngineAddress
 from tests.engines.nats_nodes import PROGRAM
 from tests.unit.sources import ROOT

@@ -14,7 +14,7 @@ import pytest
 
 from escrowmq.core.broker import Broker
 from escrowmq.core.queues.queue import Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage
 from escrowmq.server.start import recover

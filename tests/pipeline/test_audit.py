@@ -19,11 +19,13 @@ from escrowmq.core.records.blocks import encode_block
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.publishing import encode_targets
 from escrowmq.core.records.reservations import Held, HeldRange, encode_held
-from escrowmq.pipeline.audit import Audit, Options, Verdict, audit
+from escrowmq.pipeline.audit import Audit, audit
 from escrowmq.pipeline.findings import of_subjects
 from escrowmq.pipeline.gold import IDS
+from escrowmq.pipeline.options import Options
 from escrowmq.pipeline.planning import NoJournalError
 from escrowmq.pipeline.store import Store, StoreError
+from escrowmq.pipeline.verdict import Verdict
 from escrowmq.wire.amqp091.packed import PACKED, pack
 from escrowmq.wire.amqp091.properties import Properties
 from tests.pipeline.identified import of_identities

@@ -13,7 +13,8 @@ import pytest
 import escrowmq.client as mq
 from escrowmq.client import Channel, Connection, Properties, Xid
 from escrowmq.client.escrow import Escrow, Settle
-from escrowmq.pipeline.audit import Options, audit
+from escrowmq.pipeline.audit import audit
+from escrowmq.pipeline.options import Options
 from tests.broker import BrokerProcess, running_broker, wait_until
 from tests.pipeline.direct import Audited, audited
 

@@ -13,8 +13,9 @@ import pytest
 from escrowmq.core.records.branches import encode_number
 from escrowmq.core.records.kinds import Kind
 from escrowmq.core.records.queue_state import encode_delivered
-from escrowmq.pipeline.audit import Verdict, audit
+from escrowmq.pipeline.audit import audit
 from escrowmq.pipeline.events import BUCKET_BITS
+from escrowmq.pipeline.verdict import Verdict
 from tests.pipeline.journals import Scribe
 from tests.pipeline.planted import good, prepare, relocate
 from tests.pipeline.planted_groups import good_group, progress, settle_for_group

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from escrowmq.pipeline.audit import Options, audit
+from escrowmq.pipeline.audit import audit
 from escrowmq.pipeline.lake import lake, wanted
+from escrowmq.pipeline.options import Options
 from escrowmq.pipeline.store import StoreError
 from tests.pipeline.journals import Scribe
 

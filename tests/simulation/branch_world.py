@@ -15,7 +15,7 @@ from typing import Final
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.availability import RETRY_MS
 from escrowmq.core.queues.queue import Queue, Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.memory import MemoryStorage
 from tests.harness.server import Options, SimServer
 from tests.simulation.branch_calls import WORKERS, BranchCalls, Clients, Worker

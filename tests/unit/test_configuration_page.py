@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.config import Config
-from escrowmq.config_sources import load
+from escrowmq.config.config import Config
+from escrowmq.config.sources import load
 from tests.unit.sources import ROOT
 from tools import configuration
 

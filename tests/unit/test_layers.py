@@ -50,7 +50,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "web": ("admin.http", "console", "evidence", "logs"),
     "server": (
         *("admin", "backup.manifest", "backup.source", "core", "journal", "replica", "wire", "client"),
-        *("config", "config_replication", "definitions", "logs", "loops", "units", "text", "urls", "__version__"),
+        *("config", "definitions", "logs", "loops", "units", "text", "urls", "__version__"),
     ),
     "definitions": (),
     # Stored contents as Arrow columns, for the connector.
@@ -104,10 +104,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "xid_names": ("core.branches.xid",),
     "text": (),
     "urls": (),
-    "config": ("config_replication", "config_values", "units"),
-    "config_replication": ("config_values",),
-    "config_values": ("units",),
-    "config_sources": ("config", "config_replication"),
+    "config": ("units",),
     "logs": (),
     "inspection": (
         "core.branches.branch",
@@ -126,7 +123,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "admin.socket",
         "backup",
         "config",
-        "config_sources",
         "core.branches.xid",
         "definitions",
         "evidence.feed",

@@ -13,7 +13,7 @@ from escrowmq.core.access.table import Operation as Right
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue, Session
 from escrowmq.core.topology.arguments.queue import DEAD_LETTER_EXCHANGE
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.vhost import VirtualHost
 
 T = TypeVar("T")

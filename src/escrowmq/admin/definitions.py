@@ -21,7 +21,7 @@ from escrowmq.core.access.permissions import User
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.policies.policy import Policy
 from escrowmq.core.queues.queue import Queue, Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.vhost import RESERVED_PREFIX, VirtualHost
 
 _log = logging.getLogger("escrowmq.admin")

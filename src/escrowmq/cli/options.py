@@ -30,8 +30,8 @@ def _data_dir(context: click.Context, parameter: click.Parameter, value: Path) -
     file = context.params.get("config")
     if file is None or context.get_parameter_source("data_dir") is not ParameterSource.DEFAULT:
         return value
-    from escrowmq.config import ConfigError
-    from escrowmq.config_sources import data_dir_of
+    from escrowmq.config.errors import ConfigError
+    from escrowmq.config.sources import data_dir_of
 
     try:
         return data_dir_of(file) or value

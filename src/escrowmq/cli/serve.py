@@ -74,8 +74,8 @@ def serve(
     """
     gc.disable()  # collecting what is imported would take a fifth of the time, and finds nothing
     try:
-        from escrowmq.config import ConfigError
-        from escrowmq.config_sources import load
+        from escrowmq.config.errors import ConfigError
+        from escrowmq.config.sources import load
         from escrowmq.journal.errors import JournalError
         from escrowmq.replica.errors import ReplicaError
         from escrowmq.server.main import BadSetting, run

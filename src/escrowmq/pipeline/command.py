@@ -15,7 +15,7 @@ from escrowmq.java import SparkUnavailableError, is_missing, prepare
 from escrowmq.units import parse_duration, parse_share
 
 if TYPE_CHECKING:
-    from escrowmq.pipeline.audit import Verdict
+    from escrowmq.pipeline.verdict import Verdict
 
 ERROR = 2
 LOG = "spark.log"
@@ -227,8 +227,8 @@ def _verdict(
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
-        from escrowmq.pipeline.audit import Options
         from escrowmq.pipeline.audit import audit as run
+        from escrowmq.pipeline.options import Options
 
         try:
             with ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from escrowmq.pipeline import gold, group_facts, half, sums, unsettled
+from escrowmq.pipeline import gold, group_facts, half, silver, sums, unsettled
 from escrowmq.pipeline.decisions import COMMITS, ROLLBACKS
 from escrowmq.pipeline.events import BUCKET_BITS
 from escrowmq.pipeline.findings import RULES, BranchRule, Finding, Rule
@@ -48,7 +48,7 @@ def violations(audit: Audit, messages: DataFrame, branches: DataFrame) -> DataFr
         *_of_names(audit),
         *(
             _row(wrong.rule, lsns=[wrong.lsn, *wrong.others], text=f"{wrong.text}.")
-            for wrong in (*audit.unchained, *audit.changed)
+            for wrong in (*audit.continuity.unchained, *audit.continuity.changed)
         ),
         *unsettled.violations(audit),
         *half.violations(audit),
@@ -107,7 +107,7 @@ def overdue(audit: Audit, rows: DataFrame) -> list[tuple[Any, ...]]:
 
 def present(audit: Audit) -> float:
     """Return the present in seconds: the time of the last record if no broker is running."""
-    return time.time() if audit.plan.running else audit.last_time / 1e6
+    return time.time() if audit.plan.running else audit.scan.last_time / 1e6
 
 
 def _row(
@@ -136,7 +136,7 @@ def _of_log(audit: Audit) -> list[tuple[Any, ...]]:
         rows.append(_row(BranchRule.DAMAGED, lsns=[damage.lsn], text=text))
     rows += [
         _row(BranchRule.DAMAGED, lsns=[lsn], text=f": {file} at LSN {lsn:#x}: {why}.")
-        for file, lsn, why in audit.broken
+        for file, lsn, why in audit.scan.broken
     ]
     known = set(audit.store.state.holes)
     for begin, end in plan.holes:
@@ -158,7 +158,7 @@ def _of_names(audit: Audit) -> list[tuple[Any, ...]]:
     state, start = audit.state, audit.plan.start
     certain = start <= audit.begin and state.names_whole if state.run else start == 0
     follow = ExistingNames(state.names, certain=certain)
-    found = follow.check(audit.named, audit.plan.snapshots, audit.mentioned)
+    found = follow.check(audit.scan.named, audit.plan.snapshots, audit.mentioned)
     state.names_whole = follow.certain
     return [_row(wrong.rule, lsns=[wrong.lsn], text=f"{wrong.text}.") for wrong in found]
 
@@ -235,7 +235,7 @@ def _of_order(audit: Audit) -> list[tuple[Any, ...]]:
 
 def _of_deliveries(audit: Audit, messages: DataFrame) -> list[tuple[Any, ...]]:
     """Check the order of first deliveries across buckets of a queue, and against earlier runs."""
-    facts = audit.facts()
+    facts = silver.facts(audit)
     ranked = ", ".join(map(str, sorted(facts.priorities))) or "null"
     summary = messages.sparkSession.sql(
         f"""

@@ -14,6 +14,9 @@ from escrowmq.pipeline.removals import NOTHING_MISSING, MissingParts
 
 PIECE: Final = 32 << 20
 """The approximate number of bytes that one task reads."""
+PART_RECORDS: Final = 250_000
+PART_BYTES: Final = 24 << 20
+"""The approximate numbers of records, and of bytes of the log, in each of the parts into which messages are divided."""
 LOCK: Final = "lock"
 NEVER: Final = 1 << 62
 NOTING_VERSION: Final = 4

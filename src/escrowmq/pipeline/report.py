@@ -16,8 +16,9 @@ from escrowmq.pipeline.digests import Compared
 from escrowmq.pipeline.page import STYLE, life_of, lives_of, table, violation
 
 if TYPE_CHECKING:
-    from escrowmq.pipeline.audit import Audit, Verdict
+    from escrowmq.pipeline.audit import Audit
     from escrowmq.pipeline.rule_counts import RuleCount
+    from escrowmq.pipeline.verdict import Verdict
 
 SHOWN: Final = 100
 QUEUES: Final = 12
@@ -96,7 +97,7 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
     history = (
         "complete" if plan.start == 0 else f"incomplete below LSN {plan.start:#x}: the broker deleted dead segments"
     )
-    if plan.damage or audit.broken:
+    if plan.damage or audit.scan.broken:
         history = "damaged: the unreadable parts are listed below and were not checked"
     facts = [
         ("Journal", audit.journal),
@@ -105,10 +106,10 @@ def _facts(audit: Audit, verdict: Verdict) -> list[tuple[str, str]]:
         ("Branches in doubt", f"{verdict.undecided:,}"),
         ("History", history),
         ("Continuity", _continuity(audit)),
-        ("Deleted parts", deleted(len(plan.missing.holes), audit.deleted, noted=plan.missing.noted)),
+        ("Deleted parts", deleted(len(plan.missing.holes), audit.continuity.deleted, noted=plan.missing.noted)),
         ("Routes", _routes(audit)),
-        ("Contents", contents(audit.compared, changed=len(audit.changed))),
-        ("Head", str(audit.head or "")),
+        ("Contents", contents(audit.continuity.compared, changed=len(audit.continuity.changed))),
+        ("Head", str(audit.continuity.head or "")),
         ("Run", f"{verdict.run}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
     ]
     if plan.held_back:
@@ -130,14 +131,14 @@ def _routes(audit: Audit) -> str:
 
 
 def _continuity(audit: Audit) -> str:
-    if audit.unchained:
+    if audit.continuity.unchained:
         return "broken: the log is not the one that was written, see below"
     if not audit.store.state.head:  # that of the last run
         proved = "proved within the log only: each segment continues the one before"
-        if not audit.proved:
+        if not audit.continuity.proved:
             proved = "not proved: segments of older versions have no chain, or a segment is missing"
         return f"{proved}. There is no earlier run to compare with; the next run compares the log with the head below"
-    if audit.proved:
+    if audit.continuity.proved:
         return "proved: each segment continues the one before, and the log the one that the last run saw"
     return "not proved: segments of older versions have no chain, or segments were deleted between two runs"
 

@@ -22,7 +22,7 @@ def check(audit: Audit) -> None:
         said = [(row.lsn, row.kind, bytes(row.payload)) for row in rows.orderBy("number").collect()]
         base = [change[1:] for change in said if change[0] < 0]
         before = TopologyHistory(base, [change for change in said if change[0] >= 0], audit.state.topology)
-    history = continued(before, audit.named, audit.plan.start, audit.begin, audit.plan.snapshots)
+    history = continued(before, audit.scan.named, audit.plan.start, audit.begin, audit.plan.snapshots)
     if audit.options.routing > 0:
         task = tasks.Routes(audit.files, history, audit.options.routing, audit.plan.noted)
         for row in audit.mapped(task, routing.DDL).collect():

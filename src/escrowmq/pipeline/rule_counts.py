@@ -10,7 +10,8 @@ from escrowmq.pipeline.coverage import RecordedMoves, checked, counted
 from escrowmq.pipeline.findings import of_subjects
 
 if TYPE_CHECKING:
-    from escrowmq.pipeline.audit import Audit, Verdict
+    from escrowmq.pipeline.audit import Audit
+    from escrowmq.pipeline.verdict import Verdict
 
 _BROKEN: Final = """
     select rule, name, subject, count(*) count

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from escrowmq.pipeline.gold import IDS
 
 if TYPE_CHECKING:
-    from escrowmq.pipeline.audit import Audit, Verdict
+    from escrowmq.pipeline.audit import Audit
     from escrowmq.pipeline.rule_counts import RuleCount
+    from escrowmq.pipeline.verdict import Verdict
 
 FOLDER: Final = "verdicts"
 SHOWN: Final = 100

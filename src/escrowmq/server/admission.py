@@ -11,7 +11,7 @@ import ipaddress
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from escrowmq.config import LimitsSection
+from escrowmq.config.limits import LimitsSection
 from escrowmq.core.access.access import Access
 from escrowmq.core.conditions import BrokerError, Condition
 

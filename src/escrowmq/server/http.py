@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 
 NEEDED: Final = ("jinja2", "prometheus_client", "starlette", "uvicorn")
 """The modules that the extra `http` installs."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from escrowmq.config import ListenSection, RocketmqSection
+from escrowmq.config.listeners import ListenSection, RocketmqSection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.intake import ACCEPTED
 from escrowmq.server.tls import certificate_user

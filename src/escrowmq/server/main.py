@@ -12,7 +12,9 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from escrowmq import logs
-from escrowmq.config import Config, ConfigError, LimitsSection
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.limits import LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal

@@ -10,7 +10,8 @@ from typing import Final
 from pydantic import BaseModel
 
 from escrowmq import logs
-from escrowmq.config import Config, ConfigError
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
 from escrowmq.server.tls import server_context
 
 APPLIED: Final = ("log", "tls")

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from escrowmq.admin.events import CONNECTION_CLOSED, CONNECTION_OPENED, QUEUE_AVAILABLE, QUEUE_UNAVAILABLE, LiveEvents
 from escrowmq.admin.ports import OpenConnection
-from escrowmq.config import CONTENT_BYTES, LimitsSection, in_bytes
+from escrowmq.config.limits import CONTENT_BYTES, LimitsSection
+from escrowmq.config.values import in_bytes
 from escrowmq.core.access.permissions import DefaultLimits
 from escrowmq.core.branches.branch import Limits
 from escrowmq.core.branches.shares import UserLimits

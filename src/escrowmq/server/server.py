@@ -21,7 +21,7 @@ from escrowmq.admin.replica import obstacle_to_hand_over
 from escrowmq.admin.service import AdminService
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.core.broker import Broker
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.storage import FileStorage

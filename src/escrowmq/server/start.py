@@ -13,7 +13,10 @@ from typing import Any
 from escrowmq import __version__, definitions
 from escrowmq.admin.action import OperatorAction, acting, record_action
 from escrowmq.admin.operation import Operation, OperationRefused
-from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.half_messages import HalfMessagesSection
+from escrowmq.config.limits import LimitsSection
+from escrowmq.config.security import SecuritySection
 from escrowmq.core.access.permissions import unsupported
 from escrowmq.core.branches.branch import State
 from escrowmq.core.broker import Broker

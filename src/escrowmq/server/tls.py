@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from escrowmq.config import ConfigError, TlsSection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.security import TlsSection
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _EXPECTED: Final = {

@@ -14,7 +14,7 @@ from escrowmq.admin.topology import TopologyAdmin
 from escrowmq.admin.transactions import TransactionAdmin
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.queue import Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from tests.unit.admin.processes import FakeProcess, perform
 from tests.unit.wire.amqp091.clients import pair
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from escrowmq.cli.serve import DATA_DIR
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 
 
 def test_the_default_in_the_help_is_that_of_the_configuration() -> None:

@@ -22,7 +22,7 @@ from escrowmq.core.records.unreadable import LogUnreadable
 from escrowmq.core.recovery.relocation import Relocation
 from escrowmq.core.recovery.replay import Recovery
 from escrowmq.core.recovery.snapshot import snapshot
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.vhost import VirtualHost
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage

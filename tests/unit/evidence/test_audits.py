@@ -11,8 +11,8 @@ import pytest
 
 from escrowmq.evidence import audits
 from escrowmq.evidence.audits import AuditFolder
-from escrowmq.pipeline.audit import Verdict
 from escrowmq.pipeline.rule_counts import RuleCount
+from escrowmq.pipeline.verdict import Verdict
 from escrowmq.pipeline.verdict_file import write_verdict
 
 

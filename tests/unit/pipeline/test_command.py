@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from escrowmq.cli import main
-from escrowmq.pipeline.audit import Verdict
 from escrowmq.pipeline.command import IDLE, _cause
 from escrowmq.pipeline.store import State, Store
+from escrowmq.pipeline.verdict import Verdict
 from tests.broker import wait_until
 from tests.pipeline.journals import Scribe
 

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from escrowmq.pipeline import report
+from escrowmq.pipeline.continuity import Continuity
 from escrowmq.pipeline.digests import Compared
 from escrowmq.pipeline.store import State
 
 
 def continuity(*, head: bool, proved: bool) -> str:
     state = State(head=[20, "00", ""] if head else [])
-    audit: Any = SimpleNamespace(store=SimpleNamespace(state=state), unchained=[], proved=proved)
+    audit: Any = SimpleNamespace(store=SimpleNamespace(state=state), continuity=Continuity(proved=proved))
     return report._continuity(audit)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from escrowmq.pipeline import verdict_file
-from escrowmq.pipeline.audit import Verdict
 from escrowmq.pipeline.rule_counts import RuleCount
+from escrowmq.pipeline.verdict import Verdict
 from escrowmq.pipeline.verdict_file import write_verdict
 
 

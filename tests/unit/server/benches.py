@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from escrowmq.core.broker import Broker
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Queue, Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.server.start import recover

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from escrowmq.config import LimitsSection
+from escrowmq.config.limits import LimitsSection
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.resources import Alarms

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from escrowmq.config import LimitsSection
+from escrowmq.config.limits import LimitsSection
 from escrowmq.core.access.access import Access
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.server.admission import Admission, network_of

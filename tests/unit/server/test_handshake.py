@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from escrowmq.config import TlsSection
+from escrowmq.config.security import TlsSection
 from escrowmq.server.connection import ClientConnection
 from escrowmq.server.handshake import TlsListener
 from escrowmq.server.intake import ACCEPTED

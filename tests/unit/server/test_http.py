@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.server import http
 
 

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 import uvloop
 
-from escrowmq.config import ListenSection, RocketmqSection
+from escrowmq.config.listeners import ListenSection, RocketmqSection
 from escrowmq.core.topology.directory import Directory
 from escrowmq.server.auth import Authenticator
 from escrowmq.server.connection import ClientConnection

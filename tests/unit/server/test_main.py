@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.config import Config, ConfigError, LimitsSection
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.limits import LimitsSection
 from escrowmq.server import main
 from escrowmq.server.main import fitting, run
 

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from escrowmq.config import Config, ConfigError, LimitsSection, LogSection, TlsSection
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.limits import LimitsSection
+from escrowmq.config.log import LogSection
+from escrowmq.config.security import TlsSection
 from escrowmq.server.reloading import Reloading
 from tests.certificates import Authority
 

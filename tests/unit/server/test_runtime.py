@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from escrowmq.config import LimitsSection
+from escrowmq.config.limits import LimitsSection
 from escrowmq.core.access.grant import Grant
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.records.kinds import RECORD_BYTES

@@ -10,7 +10,10 @@ import pytest
 from argon2 import PasswordHasher
 from pydantic import SecretStr
 
-from escrowmq.config import ConfigError, HalfMessagesSection, LimitsSection, SecuritySection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.half_messages import HalfMessagesSection
+from escrowmq.config.limits import LimitsSection
+from escrowmq.config.security import SecuritySection
 from escrowmq.core.broker import Broker
 from escrowmq.core.groups.options import GroupLimits
 from escrowmq.core.half.options import CheckOptions, HalfOptions
@@ -18,7 +21,7 @@ from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
 from escrowmq.core.records.changes import decode_change
 from escrowmq.core.records.kinds import STARTED, Kind
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.journal.errors import JournalDamaged, JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.journal.memory import MemoryStorage

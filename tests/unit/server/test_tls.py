@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import ConfigError, TlsSection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.security import TlsSection
 from escrowmq.server.tls import certificate_user, server_context
 from tests.certificates import Authority
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from escrowmq.config import Config
-from escrowmq.config_replication import ReplicationSection
+from escrowmq.config.config import Config
+from escrowmq.config.replication import ReplicationSection
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.engines import EngineLog, SettingsWatch, open_log
 from escrowmq.replica.engines.settings import WrongSetting

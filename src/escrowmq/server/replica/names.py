@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from escrowmq.config_replication import ReplicationSection
+from escrowmq.config.replication import ReplicationSection
 from escrowmq.replica.errors import NameTaken
 from escrowmq.replica.fold import Fold, SeenReport
 from escrowmq.server.listener import Bound

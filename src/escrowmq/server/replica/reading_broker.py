@@ -31,7 +31,7 @@ from escrowmq import logs
 from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.backup.manifest import BackupError
 from escrowmq.backup.source import PinnedFiles, allow_descriptors
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.core.access.table import READS
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalError

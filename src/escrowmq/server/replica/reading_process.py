@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Final, Self
 
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.server.replica.reading_broker import SECTIONS, introduction
 from escrowmq.wire.endpoint import Peer
 

@@ -20,7 +20,7 @@ from escrowmq.admin.operation import Operation, OperationRefused
 from escrowmq.admin.replica import refusal_text
 from escrowmq.admin.socket import path as socket_path
 from escrowmq.admin.socket.server import AdminServer
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.replica.engines import EngineLog, SettingsWatch
 from escrowmq.replica.errors import ReplicaError
 from escrowmq.server.fatal import die

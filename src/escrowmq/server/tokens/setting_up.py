@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from escrowmq.config import ConfigError, TokensSection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.security import TokensSection
 from escrowmq.server.tokens.cache import KeyCache
 from escrowmq.server.tokens.keys import KeysFault, parsed
 from escrowmq.server.tokens.logins import TokenLogins

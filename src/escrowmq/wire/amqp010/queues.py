@@ -12,7 +12,7 @@ from escrowmq.core.leftover import WAIT
 from escrowmq.core.queues.outcome import Disposition
 from escrowmq.core.queues.returning import TOGETHER
 from escrowmq.core.topology.arguments.queue import DEAD_LETTER_EXCHANGE
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.vhost import RESERVED_PREFIX
 from escrowmq.wire.amqp010.arguments import queue_arguments
 from escrowmq.wire.amqp010.codec.spec import QueueDeclare, QueueDelete, QueuePurge, QueueQuery, QueueQueryResult

@@ -9,7 +9,7 @@ from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.leftover import WAIT
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.exchanges import KINDS
 from escrowmq.wire.amqp091 import codes, spec
 from escrowmq.wire.amqp091.errors import SyntaxFault

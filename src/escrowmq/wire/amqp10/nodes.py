@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.exchange import NO_ARGUMENTS
 from escrowmq.wire.addresses import exchange_address, queue_address
 from escrowmq.wire.amqp10.addresses import (

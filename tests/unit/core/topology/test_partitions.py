@@ -39,3 +39,14 @@ def test_a_queue_that_is_bound_elsewhere_is_no_partition() -> None:
     queue = site.queue("q")
     site.broker.directory.bind_queue(site.vhost, "amq.direct", "q", "k")
     check_not_partition(site.vhost, queue)
+
+
+@pytest.mark.rule("FAIR-1")
+def test_a_stream_of_a_topic_is_recognised_among_queues_of_similar_names() -> None:
+    site = Site()
+    directory, vhost = site.broker.directory, site.vhost
+    site.broker.topics.declare(vhost, "t", 2)
+    for name in ("t-2", "t-", "t-x", "t-01"):
+        directory.delete_queue(site.queue(name))
+    with pytest.raises(BrokerError, match="is a stream of topic 't'"):
+        directory.delete_queue(vhost.queue("t-1"))

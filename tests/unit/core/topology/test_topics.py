@@ -13,7 +13,7 @@ from escrowmq.core.budget import DECLARED, TURN
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.messages.envelope import Envelope
 from escrowmq.core.queues.queue import Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.core.topology.partitions import NewStream
 from escrowmq.core.topology.topics import Topic
 from tests.unit.core.site import Site

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from escrowmq.config_replication import ReplicationSection
+from escrowmq.config.replication import ReplicationSection
 from escrowmq.journal.storage import FileStorage
 from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.replica.errors import Deposed

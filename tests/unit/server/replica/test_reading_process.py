@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import Config
+from escrowmq.config.config import Config
 from escrowmq.server.replica.reading_broker import SECTIONS, introduced, introduction
 from escrowmq.server.replica.reading_process import ReadingError, ReadingProcess
 from escrowmq.wire.endpoint import Peer

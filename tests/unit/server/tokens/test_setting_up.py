@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from escrowmq.config import ConfigError, TokensSection
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.security import TokensSection
 from escrowmq.server.tokens.setting_up import check_settings, is_installed, rules_of, token_logins
 from tests.tokens import AUDIENCE, ISSUER, key_set
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from escrowmq.core.queues.queue import Queue, Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp010.codec.commands import decode_header, encode_header
 from escrowmq.wire.amqp010.codec.spec import (
     CreditUnit,

@@ -6,7 +6,7 @@ import pytest
 
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue, Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp010.exclusive import QueueLocks, SessionOwner
 from tests.unit.wire.amqp010.clients import server
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from escrowmq.core.queues.queue import Session
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp010.codec.spec import (
     DeliveryProperties,
     ErrorCode,

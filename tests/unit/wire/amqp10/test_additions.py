@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp10.additions import additions_to
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, Disposition, Transfer
 from escrowmq.wire.amqp10.codec.sections import encode_section, message_annotations, split_head

@@ -8,7 +8,7 @@ from escrowmq.core.messages.marks import Marks, Modification
 from escrowmq.core.queues import portions
 from escrowmq.core.queues.dead_letters import DeadLetters
 from escrowmq.core.queues.outcome import Disposition as Settlement
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp10.codec import sections
 from escrowmq.wire.amqp10.codec.encoding import encode
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SECOND, SENDER, Disposition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp10.codec.frames import frame
 from escrowmq.wire.amqp10.codec.performatives import (
     SECOND,

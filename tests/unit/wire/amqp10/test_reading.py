@@ -7,7 +7,7 @@ import random
 import pytest
 
 from escrowmq.core.queues.queue import Session as QueueSession
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp10.codec.frames import EMPTY_FRAME, PROTOCOL_HEADER, SASL, SASL_HEADER, frame
 from escrowmq.wire.amqp10.codec.performatives import (
     FIRST,

@@ -8,7 +8,7 @@ import pytest
 
 from escrowmq.core.conditions import BrokerError
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp091.properties import Properties
 from escrowmq.wire.amqp10.codec.performatives import RECEIVER, SETTLED_MODE, Attach, Detach, Transfer
 from escrowmq.wire.amqp10.codec.sections import (

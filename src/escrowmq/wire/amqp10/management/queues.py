@@ -7,7 +7,7 @@ from typing import Final
 from escrowmq.core.access.table import Operation
 from escrowmq.core.conditions import BrokerError, Condition
 from escrowmq.core.queues.queue import Queue
-from escrowmq.core.topology.directory import Declaration
+from escrowmq.core.topology.declaration import Declaration
 from escrowmq.wire.amqp10.codec.types import Array, UInt, ULong, Value
 from escrowmq.wire.amqp10.handshake import NODE
 from escrowmq.wire.amqp10.management.fields import Fields, checked_name, sent

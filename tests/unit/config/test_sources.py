@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from escrowmq.config import Config, ConfigError
-from escrowmq.config_sources import load, variables
-from escrowmq.config_values import TopicCheckOptions
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.sources import load, variables
+from escrowmq.config.values import TopicCheckOptions
 from escrowmq.units import Address
 from tests.unit.keys import KEYS
 

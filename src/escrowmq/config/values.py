@@ -67,6 +67,11 @@ def _connections(value: object) -> float | int:
     return value
 
 
+def in_bytes(mark: float, total: int) -> int:
+    """Return a watermark in bytes: a whole number is one already, another one is a share of `total`."""
+    return mark if isinstance(mark, int) else int(mark * total)
+
+
 def some_mechanism(mechanisms: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse an empty list of mechanisms."""
     if not mechanisms:

@@ -15,8 +15,9 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from escrowmq.config import Config, ConfigError
-from escrowmq.config_replication import ReplicationSection
+from escrowmq.config.config import Config
+from escrowmq.config.errors import ConfigError
+from escrowmq.config.replication import ReplicationSection
 
 PREFIX: Final = "ESCROWMQ_"
 FILE_SUFFIX: Final = "_FILE"

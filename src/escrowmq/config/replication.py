@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from escrowmq.config_values import BrokerUrl, Duration, Secret, Section
+from escrowmq.config.values import BrokerUrl, Duration, Secret, Section
 
 
 class ReplicationSection(Section):
