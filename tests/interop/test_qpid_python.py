@@ -32,6 +32,12 @@ GROUPS: Final = (
 API: Final = ("address", "endpoints", "message", "selector")
 """The modules with tests of the client's API."""
 
+DIED: Final = "SelectorStopped: [Errno 9] Bad file descriptor"
+"""The client raises this error once a thread has closed a socket that its selector was about to ask for. All tests that
+follow in the same process fail."""
+RUNS: Final = 3
+"""The greatest number of runs of tests if the client's selector died."""
+
 _BROKER: Final = "qpid_tests.broker_0_10."
 _API: Final = "qpid.tests.messaging."
 _MODE: Final = "expects that a message that was sent without a delivery mode arrives without one"
@@ -92,7 +98,7 @@ def run(broker: BrokerProcess, folder: Path, module: str, *patterns: str, left_o
     assert cases, f"no test matches {patterns}"
     assert ", 0 skipped, " in done.stdout, done.stdout
     failed = {f"{case.get('classname')}.{case.get('name')}" for case in cases if case.find("failure") is not None}
-    (folder / "output.txt").write_text(done.stdout, encoding="utf-8")
+    (folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
     return failed
 
 
@@ -102,8 +108,12 @@ def listed(prefix: str) -> tuple[str, ...]:
 
 
 def check(own_broker: Callable[[str], BrokerProcess], folder: Path, module: str, prefix: str) -> None:
-    failed = run(own_broker(""), folder, module, f"{prefix}*", left_out=listed(prefix))
-    assert failed == set(), (folder / "output.txt").read_text(encoding="utf-8")
+    output, patterns = folder / "output.txt", {f"{prefix}*"}
+    for _ in range(RUNS):
+        patterns = run(own_broker(""), folder, module, *sorted(patterns), left_out=listed(prefix))
+        if not patterns or DIED not in output.read_text(encoding="utf-8"):
+            break
+    assert patterns == set(), output.read_text(encoding="utf-8")
 
 
 @pytest.mark.rule("DTX-1", "DTX-2", "DTX-3", "DTX-4", "DTX-5", "DTX-8", "DTX-9", "DTX-10", "DTX-12", "TX-1", "TX-4")
