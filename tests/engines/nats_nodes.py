@@ -6,8 +6,10 @@ import json
 import sys
 import urllib.request
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from tests.engines.nats_routes import NatsRoutes
 from tests.engines.nodes import EngineNodes
 from tests.ports import reserve_port
 
@@ -33,12 +35,7 @@ class NatsNodes(EngineNodes):
         return None if PROGRAM.exists() else "needs make engines"
 
     def _command(self, node: int) -> list[str]:
-        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.peer_ports)
-        cluster = (
-            f'cluster {{ name: tests, listen: "127.0.0.1:{self.peer_ports[node]}", routes: [{routes}] }}\n'
-            if self.count > 1
-            else ""
-        )
+        cluster = f"cluster {{ name: tests, {self._routes(node)} }}\n" if self.count > 1 else ""
         file = self.folder / f"{node}.conf"
         file.write_text(
             f'server_name: "n{node}"\nlisten: "{self.host}:{self.ports[node]}"\n'
@@ -62,6 +59,11 @@ class NatsNodes(EngineNodes):
                         return int(stream["cluster"]["leader"][1:])
         return 0
 
+    def _routes(self, node: int) -> str:
+        """Return the settings of the address for other servers, and of theirs."""
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.peer_ports)
+        return f'listen: "127.0.0.1:{self.peer_ports[node]}", routes: [{routes}]'
+
     def _ask(self, node: int, path: str) -> dict[str, Any]:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._monitors[node]}/{path}", timeout=2) as answer:
@@ -69,3 +71,23 @@ class NatsNodes(EngineNodes):
         except OSError:
             return {}
         return found
+
+
+class SeparableNatsNodes(NatsNodes):
+    """A cluster of three servers, of which one can be cut off from the other two, while clients reach all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, 3)
+        self.routes = NatsRoutes(self.peer_ports)
+
+    def _routes(self, node: int) -> str:
+        others = (self.routes.port(node, other) for other in range(self.count) if other != node)
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in others)
+        # The servers tell each other an address at which nobody is, so that they use these routes only.
+        return f'listen: "127.0.0.1:{self.peer_ports[node]}", advertise: "127.0.0.1:1", routes: [{routes}]'
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        self.routes.close()

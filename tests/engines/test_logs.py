@@ -17,6 +17,7 @@ from escrowmq.replica.engines.nats import NatsLog
 from escrowmq.replica.errors import AppendUnknown, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
+from tests.engines.nats_nodes import SeparableNatsNodes
 from tests.engines.nodes import PATIENCE, EngineNodes, wait_until
 from tests.unit.replica.entries import header
 from tests.unit.replica.logs import Copy
@@ -253,6 +254,50 @@ def test_appends_are_made_at_the_node_that_leads_the_stream(log: EngineLog, url:
         stopped.set()
         appender.join(PATIENCE)
     assert_kept(log, acknowledged)
+
+
+@pytest.fixture(scope="module")
+def separable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeparableNatsNodes]:
+    if (why := SeparableNatsNodes.missing()) is not None:
+        pytest.skip(why)
+    with SeparableNatsNodes(tmp_path_factory.mktemp("separable")) as nodes:
+        yield nodes
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leads the stream", "follows"])
+def test_appends_and_reads_leave_a_server_that_is_cut_off_from_the_others(
+    separable: SeparableNatsNodes, leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients still reach the server, and it answers their signs of life."""
+    name = f"journal-{leads}"
+    with closing(open_log(separable.url(name), timeout=TIMEOUT)) as first:
+        acknowledged = dict(zip(first.append([b"a", b"b"]), (b"a", b"b"), strict=True))
+    leader = separable.leader(name)
+    lonely = leader if leads else (leader + 1) % 3
+    monkeypatch.setattr(
+        "escrowmq.replica.engines.nats.random.sample",
+        lambda hosts, _: sorted(hosts, key=lambda host: not host.endswith(f":{separable.ports[lonely]}")),
+    )
+    with closing(open_log(separable.url(name), timeout=TIMEOUT)) as log:
+        assert isinstance(log, NatsLog)
+        acknowledged[log.append([b"c"])[0]] = b"c"
+        separable.routes.cut_off(lonely)
+        try:
+
+            def appended() -> bool:
+                try:
+                    acknowledged[log.append([b"again"])[0]] = b"again"
+                except (AppendUnknown, OSError):
+                    return False
+                return True
+
+            wait_until(appended, "appends go on")
+            assert_kept(log, acknowledged)
+            url = log._client.connected_url
+            assert url is not None
+            assert url.port != separable.ports[lonely]
+        finally:
+            separable.routes.mend()
 
 
 def test_a_log_is_closed_on_a_thread_that_runs_an_event_loop(url: str) -> None:

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import nats.errors
@@ -62,7 +63,12 @@ class NatsLog:
 
     def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
         """Begin to append entries. See `ReplicatedLog`."""
-        return self._appender.send(entries)
+        return partial(self._acknowledged, self._appender.send(entries))
+
+    def _acknowledged(self, finish: Callable[[], list[int]]) -> list[int]:
+        positions = finish()
+        self._stream.acknowledged = positions[-1] + 1
+        return positions
 
     def approach(self) -> None:
         """Append at the node that leads the stream. See `EngineLog`."""

@@ -25,7 +25,9 @@ from escrowmq.replica.errors import AppendUnknown
 
 _PAUSE: Final = 0.1
 _ACK_SECONDS: Final = 4.0
-"""How long nothing may be acknowledged. Those who append then ask what is there, and append again."""
+"""How long nothing may be acknowledged. The next append is then made at another host: a server that is cut off from the
+others still accepts clients, and shows them signs of life. Callers ask for the end of the log before they append again.
+"""
 _CLOSE_SECONDS: Final = 0.5
 _IDLE_SECONDS: Final = 1.0
 _NO_RESPONDERS: Final = "503"
@@ -107,14 +109,19 @@ class NatsAppender:
 
     def _answered(self, append: NatsAppend) -> list[int]:
         """Wait for a majority of replicas. Publish all entries again if certainly none of them was stored."""
-        give_up = time.monotonic() + self._timeout
+        began = time.monotonic()
+        give_up, leave_at = began + self._timeout, began + _ACK_SECONDS
         with self._running:
             self._check_open()
             while True:
                 try:
                     return self._wait(append, give_up)
                 except AppendRefused as error:
-                    if time.monotonic() > give_up:
+                    now = time.monotonic()
+                    if now > min(give_up, leave_at):
+                        self._lose(str(error))
+                        leave_at = now + _ACK_SECONDS
+                    if now > give_up:
                         raise AppendUnknown(f"NATS at {self.address} did not store an append: {error}") from None
                     self._closed.wait(_PAUSE)
                     append.begin_again()
@@ -139,7 +146,9 @@ class NatsAppender:
             if answered:
                 silent_at = min(time.monotonic() + _ACK_SECONDS, give_up)
             if time.monotonic() > silent_at and not append.is_done:
-                raise self._unknown(self._complaint() or "no answer")
+                reason = self._complaint() or "no answer"
+                self._lose(reason)
+                raise self._unknown(reason)
         return append.result()
 
     def _publish(self, append: NatsAppend, give_up: float) -> None:

@@ -33,6 +33,12 @@ _UNSET: Final = ("mirror", "sources", "subject_transform", "republish", "sealed"
 """Settings that must be left out, empty or false."""
 _PAUSE: Final = 0.1
 _ANSWER_SECONDS: Final = 2.0
+_SILENT_SECONDS: Final = 4.0
+"""After such a time without an answer, another server is asked. One that is cut off from the others still accepts
+clients, and shows them signs of life.
+"""
+_BEHIND_SECONDS: Final = 1.0
+"""The same if the answers are old. A server that led the stream may give such answers as long as it is cut off."""
 _STREAM_NOT_FOUND: Final = 10059
 _NO_PEERS: Final = 10005
 _NO_CLUSTER: Final = 10074
@@ -50,6 +56,8 @@ class NatsStream:
         self._client = client
         self._timeout = timeout
         self._where = f"the stream {address.name}"
+        self.acknowledged = 0
+        """The position behind the last append that was acknowledged here. Any thread may set it."""
 
     async def open(self) -> None:
         """Create the stream unless it exists, and wait until NATS knows it. Raises OSError."""
@@ -133,6 +141,22 @@ class NatsStream:
         return EngineState("NATS", str(self.address), int(info["config"].get("num_replicas", 1)), in_sync, leader)
 
     async def _info(self) -> dict[str, Any]:
+        """Describe the stream with everything that was acknowledged before, unless NATS has lost it. Raises OSError."""
+        patience = Patience(self._client, _BEHIND_SECONDS)
+        give_up = time.monotonic() + self._timeout / 2
+        while True:
+            acknowledged = self.acknowledged
+            info = await self._described()
+            last = int(info["state"]["last_seq"])
+            if last >= acknowledged:
+                return info
+            if time.monotonic() > give_up:
+                self.acknowledged = last
+                return info
+            await patience.leave_in_time()
+            await asyncio.sleep(_PAUSE)
+
+    async def _described(self) -> dict[str, Any]:
         answer = await self._ask(f"STREAM.INFO.{self.address.name}", None)
         if "error" not in answer:
             return answer
@@ -144,6 +168,7 @@ class NatsStream:
         """Ask until there is an answer. The requests can be repeated. Raises TimeoutError."""
         data = b"" if request is None else json.dumps(request).encode()
         give_up = time.monotonic() + self._timeout
+        patience = Patience(self._client, _SILENT_SECONDS)
         while True:
             try:
                 reply = await self._client.request(f"$JS.API.{subject}", data, timeout=_ANSWER_SECONDS)
@@ -157,4 +182,26 @@ class NatsStream:
                 reason = str(error) or "no answer"
             if time.monotonic() > give_up:
                 raise TimeoutError(f"NATS at {self.address} did not answer in {self._timeout:g} s: {reason}")
+            await patience.leave_in_time()
             await asyncio.sleep(_PAUSE)
+
+
+class Patience:
+    """The time that each server has to answer a question well."""
+
+    def __init__(self, client: Client, seconds: float) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._server = self._client.connected_url
+        self._leave_at = time.monotonic() + self._seconds
+
+    async def leave_in_time(self) -> None:
+        """Connect to the next server if this one has had its time, unless the client did so for another question."""
+        if self._client.connected_url != self._server:
+            self._begin()
+        elif time.monotonic() > self._leave_at:
+            await self._client.force_reconnect()
+            self._begin()

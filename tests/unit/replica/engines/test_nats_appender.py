@@ -92,6 +92,27 @@ def test_an_append_without_an_answer_is_given_up_although_the_server_lives() -> 
         threading.Timer(0.1, server.say, [b"-ERR 'Permissions Violation for Publish'\r\n"]).start()
         with pytest.raises(AppendUnknown, match="Permissions Violation"):
             finish()
+        appender.close()
+
+
+def test_the_append_after_one_without_an_answer_is_made_at_another_host() -> None:
+    with NatsServer() as silent, NatsServer(position) as server:
+        appender = NatsAppender(ADDRESS, 1.0)
+        appender.connect([silent.host, server.host])
+        with pytest.raises(AppendUnknown, match="no answer"):
+            appender.send([b"4"])()
+        assert appender.send([b"5"])() == [5]
+        assert appender.host == server.host
+        appender.close()
+
+
+def test_an_append_that_is_refused_for_some_seconds_is_repeated_at_another_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nats_appender, "_ACK_SECONDS", 0.3)
+    with NatsServer(lambda _: 503) as lonely, NatsServer(position) as server:
+        appender = connected(lonely, server)
+        assert appender.send([b"5"])() == [5]
         assert appender.host == server.host
         appender.close()
 
