@@ -142,7 +142,7 @@ class NatsStream:
 
     async def _info(self) -> dict[str, Any]:
         """Describe the stream with everything that was acknowledged before, unless NATS has lost it. Raises OSError."""
-        patience = Patience(self._client, _BEHIND_SECONDS)
+        patience = NatsPatience(self._client, _BEHIND_SECONDS)
         give_up = time.monotonic() + self._timeout / 2
         while True:
             acknowledged = self.acknowledged
@@ -168,7 +168,7 @@ class NatsStream:
         """Ask until there is an answer. The requests can be repeated. Raises TimeoutError."""
         data = b"" if request is None else json.dumps(request).encode()
         give_up = time.monotonic() + self._timeout
-        patience = Patience(self._client, _SILENT_SECONDS)
+        patience = NatsPatience(self._client, _SILENT_SECONDS)
         while True:
             try:
                 reply = await self._client.request(f"$JS.API.{subject}", data, timeout=_ANSWER_SECONDS)
@@ -186,7 +186,7 @@ class NatsStream:
             await asyncio.sleep(_PAUSE)
 
 
-class Patience:
+class NatsPatience:
     """The time that each server has to answer a question well."""
 
     def __init__(self, client: Client, seconds: float) -> None:
