@@ -10,10 +10,10 @@ import pytest
 
 from escrowmq.core.branches.xid import Xid
 from escrowmq.journal.memory import MemoryStorage
-from escrowmq.server.resources import resident_bytes
 from escrowmq.wire.amqp091 import spec
 from tests.harness.client import PERSISTENT, SimClient, connect, login_frames
 from tests.harness.frames import publish_frames
+from tests.harness.memory import assert_nothing_is_left
 from tests.harness.server import SimServer
 
 ABORTED = 1000
@@ -127,13 +127,7 @@ class TestMemory:
                 made.end_turn()
             client.call(1, spec.QueuePurge("q"), spec.QueuePurgeOk)
 
-        for _ in range(20):
-            once()
-        before, resident = len(gc.get_objects()), resident_bytes()
-        for _ in range(ABORTED):
-            once()
-        assert len(gc.get_objects()) - before < KEPT
-        assert resident_bytes() - resident < LEFT_BYTES
+        assert_nothing_is_left(once, ABORTED, KEPT, LEFT_BYTES)
 
     def test_nothing_is_left_of_logins_that_were_refused_or_never_finished(self) -> None:
         made = SimServer(MemoryStorage(random.Random(1)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from escrowmq.server.resources import resident_bytes
 from escrowmq.wire.amqp10.codec import hot
 from escrowmq.wire.amqp10.codec.composite import encode_composite
 from escrowmq.wire.amqp10.codec.frames import SASL_HEADER
@@ -25,6 +24,7 @@ from escrowmq.wire.amqp10.codec.sections import VALUE
 from escrowmq.wire.amqp10.codec.states import Accepted, Declared, TransactionalState
 from escrowmq.wire.amqp10.codec.termini import Coordinator, Declare, Discharge, Source, Target
 from escrowmq.wire.amqp10.codec.types import Symbol
+from tests.harness.memory import assert_nothing_is_left
 from tests.unit.wire.amqp10.clients import Client, connected, message
 
 ABORTED = 100
@@ -210,13 +210,7 @@ class TestMemory:
             made.end_turn()
             made.run_disk()
 
-        for _ in range(20):
-            once()
-        before, resident = len(gc.get_objects()), resident_bytes()
-        for _ in range(ABORTED):
-            once()
-        assert len(gc.get_objects()) - before < KEPT
-        assert resident_bytes() - resident < LEFT_BYTES
+        assert_nothing_is_left(once, ABORTED, KEPT, LEFT_BYTES)
 
     def test_nothing_is_left_of_logins_that_never_finished(self) -> None:
         made, _ = connected()

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from escrowmq.server.resources import resident_bytes
 from escrowmq.wire.rocketmq.grpc.endpoint import GrpcEndpoint
 from escrowmq.wire.rocketmq.grpc.framing import prefixed
 from escrowmq.wire.rocketmq.proto import service_pb2 as messages
 from escrowmq.wire.rocketmq.proto.definition_pb2 import MessageQueue, MessageType, Publishing, Resource, Settings
 from escrowmq.wire.rocketmq.remoting.codes import Code
 from escrowmq.wire.rocketmq.remoting.frames import Command, encode
+from tests.harness.memory import assert_nothing_is_left
 from tests.harness.server import SimServer
 from tests.unit.wire.rocketmq.grpc.peer import GrpcPeer, message
 from tests.unit.wire.rocketmq.grpc.peer import server as grpc_server
@@ -156,16 +156,6 @@ def _filled() -> tuple[SimServer, Client]:
     return made, client
 
 
-def _nothing_is_left(once: Callable[[], None]) -> None:
-    for _ in range(20):
-        once()
-    before, resident = len(gc.get_objects()), resident_bytes()
-    for _ in range(ABORTED):
-        once()
-    assert len(gc.get_objects()) - before < KEPT
-    assert resident_bytes() - resident < LEFT_BYTES
-
-
 @pytest.mark.usefixtures("_no_collector")
 @pytest.mark.rule("FAIR-2")
 class TestMemory:
@@ -188,7 +178,7 @@ class TestMemory:
             made.end_turn()
             made.run_disk()
 
-        _nothing_is_left(once)
+        assert_nothing_is_left(once, ABORTED, KEPT, LEFT_BYTES)
 
     @pytest.mark.parametrize("use", [_subscribed, _pulling, _storing_half, _asking, _sending_a_part, _reading_nothing])
     def test_nothing_is_left_of_aborted_remoting_connections(self, use: Callable[[Client], None]) -> None:
@@ -202,4 +192,4 @@ class TestMemory:
             made.end_turn()
             made.run_disk()
 
-        _nothing_is_left(once)
+        assert_nothing_is_left(once, ABORTED, KEPT, LEFT_BYTES)
