@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,16 @@ def demo(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*DEMO, *args], capture_output=True, text=True, timeout=SECONDS, check=False, env={**os.environ, **env}
     )
+
+
+def end_with_children(process: subprocess.Popen[bytes]) -> None:
+    """Kill a run that a failed test has left, with its broker and its Spark."""
+    family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.kill()
+    process.wait()
+    for each in family:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 @pytest.mark.rule("TX-5")
@@ -52,8 +63,7 @@ def test_every_record_arrives_once_although_broker_and_driver_are_killed(tmp_pat
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) == 0
         finally:
-            process.kill()
-            process.wait()
+            end_with_children(process)
     text = output.read_text()
     assert "12,000 flights as JSON messages, 24 transactions of 500" in text
     for line in (
@@ -92,8 +102,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 130
     finally:
-        process.kill()
-        process.wait()
+        end_with_children(process)
     assert len(started) >= 5, "the program, the broker, the publisher, the consumer, Spark's driver"
     wait_until(lambda: not any(one.is_running() for one in started), what="the end of all processes")
     assert not list(folder.iterdir())
