@@ -132,6 +132,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "pipeline.command",
         "replica.errors",
         "server.main",
+        "server.replica.detaching",
         "text",
         "units",
         "xid_names",

@@ -120,7 +120,10 @@ class BrokerProcess(Protocol):
         ...
 
     def hand_over(self) -> None:
-        """Stop leading, so that another node takes over. The journal is on a replicated log."""
+        """Stop leading, so that another node takes over. The journal is on a replicated log.
+
+        Raises OperationRefused if this node could not begin again.
+        """
         ...
 
     def begin(self) -> None:

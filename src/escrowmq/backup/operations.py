@@ -18,15 +18,13 @@ from escrowmq.backup.manifest import BackupError, Manifest
 from escrowmq.backup.source import PinnedFiles
 from escrowmq.journal.errors import DataDirLocked, JournalDamaged
 from escrowmq.journal.format import parse_name
-from escrowmq.journal.markers import BACKUP, RESTORING, check_markers
+from escrowmq.journal.markers import BACKUP, REPLICATED, RESTORING, check_markers
 from escrowmq.journal.recovery import examine
 from escrowmq.journal.storage import LOCK_NAME, FileStorage, check_unlocked
 
 Progress = Callable[[int], object]
 PATIENCE_SECONDS: Final = 30.0
 """How long a backup waits for the process that has the data directory to name what is on disk."""
-REPLICATED: Final = "replica.epoch"
-"""A file in the data directories of nodes that share a journal."""
 _PAUSE_SECONDS: Final = 0.1
 _INVISIBLE: Final = frozenset({LOCK_NAME, f"{BACKUP}.tmp", "lost+found"})
 """Files that an empty directory may have."""

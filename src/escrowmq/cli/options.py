@@ -74,6 +74,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 _HINTS: Final = {
+    "this node is a standby": "; run this on the leader's machine (`escrowmq replica status` works on every node)",
     "no such user '": "; `escrowmq user list` shows those that exist",
     "no such vhost '": "; `escrowmq vhost list` shows those that exist",
 }

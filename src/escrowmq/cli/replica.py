@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from escrowmq.admin.socket.client import ask
+from escrowmq.admin.socket.client import AdminError, ask
 from escrowmq.cli.options import asks, data_dir_option, json_option
 from escrowmq.cli.subcommands import CommandGroup
+from escrowmq.journal.errors import JournalError
 from escrowmq.text import size
 
 _ASKED_SECONDS: Final = 6.0
 """A node asks the engine every five seconds, and waits ten seconds for the answer."""
+_TAKE_OVER_SECONDS: Final = 15.0
+"""How long a hand-over waits for the next leader. The lease of a node that vanishes meanwhile is shorter."""
+_PAUSE: Final = 0.05
 
 
 @click.group(cls=CommandGroup)
@@ -27,6 +33,7 @@ def replica() -> None:
     Examples:
       escrowmq replica status --data-dir /var/lib/escrowmq
       escrowmq replica handover --data-dir /var/lib/escrowmq
+      escrowmq replica detach --data-dir /var/lib/escrowmq
     """
 
 
@@ -100,14 +107,56 @@ def _age(seconds: float | None) -> str:
 @data_dir_option
 @asks
 def handover(data_dir: Path) -> None:
-    """Let another node lead, before the machine of the leader is upgraded.
+    """Let another node lead, for instance for an upgrade.
 
-    The leader disconnects its clients, syncs its journal, resigns, and begins again as a standby. Another standby takes
-    over at once.
+    Run this on the leader's machine. The leader disconnects its clients, syncs its journal, resigns, and begins again
+    as a standby. Another standby takes over at once. The command waits for it, and shows who leads.
 
     \b
     Examples:
       escrowmq replica handover --data-dir /var/lib/escrowmq
     """
+    before = ask(data_dir, "replica.status")
     ask(data_dir, "replica.handover")
-    click.echo("handed over: another node takes over now")
+    began = time.monotonic()
+    found = _next_leader(data_dir, before["epoch"], began + _TAKE_OVER_SECONDS)
+    if found is None:
+        click.echo(f"handed over, and no node leads after {_TAKE_OVER_SECONDS:g} s; see `escrowmq replica status`")
+    elif found["leader"] == before["node"]:
+        raise click.ClickException("no other node took over, so this one leads again; see `escrowmq replica status`")
+    else:
+        click.echo(f"handed over to {found['leader']} {found['leader_url']}, after {time.monotonic() - began:.1f} s")
+
+
+def _next_leader(data_dir: Path, epoch: int, give_up: float) -> dict[str, Any] | None:
+    """Return the standing of a node as soon as it knows a leader of a later epoch; None after `give_up`."""
+    while time.monotonic() < give_up:
+        with suppress(AdminError):  # the process begins again
+            found: dict[str, Any] = ask(data_dir, "replica.status")
+            if found["epoch"] > epoch and found["leader"]:
+                return found
+        time.sleep(_PAUSE)
+    return None
+
+
+@replica.command()
+@data_dir_option
+def detach(data_dir: Path) -> None:
+    """Let a node go on alone, its log being gone for good.
+
+    No broker may run on the data directory. Afterwards, a broker starts on it without --replicate. Use this for one
+    node only: the other nodes do not learn of what it confirms then.
+
+    \b
+    Examples:
+      escrowmq replica detach --data-dir /var/lib/escrowmq
+    """
+    from escrowmq.server.replica.detaching import detach as forget
+
+    try:
+        found = forget(data_dir)
+    except (JournalError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if not found:
+        raise click.ClickException(f"{data_dir} belongs to no node of a replicated log")
+    click.echo(f"{data_dir} is on no replicated log any more: escrowmq serve --data-dir {data_dir}")

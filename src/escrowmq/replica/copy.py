@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import Frame, JournalFile
+from escrowmq.journal.markers import REPLICATED
 from escrowmq.journal.removals import REMOVED, Hole, decode
 from escrowmq.journal.storage import Storage
 from escrowmq.replica.coverage import LackingPart, OpenSegment, is_torn, lacking_part
@@ -30,9 +31,8 @@ from escrowmq.replica.leader import CopiedFrame, CopiedPiece, CopiedSnapshot, Co
 from escrowmq.replica.segment_copy import TEMPORARY, SegmentCopy
 
 DIVERGED: Final = ".diverged"
-EPOCH_FILE: Final = "replica.epoch"
-"""The epoch in which the copy's last frame counted, the greatest one in which any frame did, and a checksum."""
 _EPOCH: Final = struct.Struct("<QQI")
+"""In the file `REPLICATED`: the epoch in which the last frame counted, the greatest in which any did, a checksum."""
 _UNCOUNTED: Final = 1
 """The frames that a leader may have written and that need not count."""
 
@@ -303,9 +303,9 @@ class DiskCopy:
     # -- details
 
     def _read_epochs(self) -> tuple[int, int]:
-        if EPOCH_FILE not in self._storage.names():
+        if REPLICATED not in self._storage.names():
             return 0, 0
-        data = self._storage.read(EPOCH_FILE, 0, _EPOCH.size)
+        data = self._storage.read(REPLICATED, 0, _EPOCH.size)
         if len(data) != _EPOCH.size or zlib.crc32(data[:16]) != _EPOCH.unpack(data)[2]:
             return 0, 0  # a node with this copy lets others go first
         self._began = True
@@ -325,12 +325,12 @@ class DiskCopy:
 
     def _write_epochs(self, epoch: int, greatest: int) -> None:
         numbers = _EPOCH.pack(epoch, greatest, 0)[:-4]
-        temporary = EPOCH_FILE + TEMPORARY
+        temporary = REPLICATED + TEMPORARY
         self._storage.create(temporary)
         self._storage.write(temporary, 0, numbers + zlib.crc32(numbers).to_bytes(4, "little"))
         self._storage.sync(temporary)
         self._storage.finish(temporary)
-        self._storage.replace(temporary, EPOCH_FILE)
+        self._storage.replace(temporary, REPLICATED)
         self._epoch, self.greatest_epoch, self._began = epoch, greatest, True
 
     def _install(self, temporary: str, name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import ssl
 import sys
 from collections.abc import Callable, Sequence
 from random import SystemRandom
@@ -18,12 +17,12 @@ from escrowmq.config.limits import LimitsSection
 from escrowmq.core.broker import Broker
 from escrowmq.journal.errors import JournalDamaged
 from escrowmq.journal.journal import Journal
-from escrowmq.journal.markers import check_markers
+from escrowmq.journal.markers import check_alone, check_markers
 from escrowmq.journal.storage import FileStorage, check_unlocked
 from escrowmq.loops import new_event_loop
 from escrowmq.server.http import missing_modules
 from escrowmq.server.listener import Bound, bind_all, bind_http, bind_rocketmq
-from escrowmq.server.reloading import Reloading
+from escrowmq.server.reloading import APPLIED, Reloading
 from escrowmq.server.resources import allow_descriptors, return_large_blocks
 from escrowmq.server.server import Server
 from escrowmq.server.start import (
@@ -69,7 +68,7 @@ def run(config: Config, read: Callable[[], Config]) -> None:
     config = config.model_copy(update={"limits": fitting(config.limits, allow_descriptors)})
     dual = config.rocketmq.enabled and config.tls.certificate and config.tls.key
     secured = server_context(config.tls) if config.listen.tls_address or config.http.tls or dual else None
-    context = secured if config.listen.tls_address or dual else None
+    reloading.context = secured if config.listen.tls_address or dual else None
     if config.tokens.issuer and not is_installed():
         raise MissingExtra("tokens.issuer: joserfc is not installed: pip install 'escrowmq[tokens]'")
     check_settings(config.tokens)
@@ -93,7 +92,7 @@ def run(config: Config, read: Callable[[], Config]) -> None:
         except OSError:
             check_unlocked(config.data_dir)  # the broker that has the data directory probably has the ports, too
             raise
-        _run(config, bound, context, reloading)
+        _run(config, bound, reloading)
     finally:
         for each in bound:
             each.close()
@@ -131,18 +130,21 @@ def fitting(limits: LimitsSection, allow: Callable[[int], int]) -> LimitsSection
     return limits.model_copy(update={"connections": connections, "unauthenticated_connections": strangers})
 
 
-def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None, reloading: Reloading) -> None:
+def _run(config: Config, bound: Sequence[Bound], reloading: Reloading) -> None:
     make_private(config.data_dir)
     check_markers(config.data_dir)
+    if not config.replication.url.get_secret_value():
+        check_alone(config.data_dir)
     storage = FileStorage(config.data_dir)
     leadership = None
     if config.replication.url.get_secret_value():
         from escrowmq.server.replica.leadership import stand_by
 
-        leadership = stand_by(config, storage, bound, context, new_event_loop)
+        leadership = stand_by(config, storage, bound, reloading, new_event_loop)
         if leadership is None:
             storage.close()
             return
+        config = config.model_copy(update={name: getattr(reloading.config, name) for name in APPLIED})
     gc.disable()  # recovery creates no garbage
     try:
         journal = Journal.open(
@@ -164,7 +166,7 @@ def _run(config: Config, bound: Sequence[Bound], context: ssl.SSLContext | None,
         raise advice(error, config.data_dir) from error
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(config, storage, journal, broker, bound, context, reloading, leadership))
+        runner.run(_serve(config, storage, journal, broker, bound, reloading, leadership))
     if leadership is not None and leadership.handed_over and not leadership.ends:
         leadership.begin_again()
 
@@ -175,8 +177,7 @@ async def _serve(
     journal: Journal,
     broker: Broker,
     bound: Sequence[Bound],
-    context: ssl.SSLContext | None,
     reloading: Reloading,
     leadership: Leadership | None,
 ) -> None:
-    await Server(config, storage, journal, broker, bound, leadership).serve(context, reloading)
+    await Server(config, storage, journal, broker, bound, leadership).serve(reloading)

@@ -109,6 +109,8 @@ class ServerProcess:
     def hand_over(self) -> None:
         """See `BrokerProcess.hand_over`."""
         assert self._leadership is not None
+        if fault := self._leadership.fault():
+            raise OperationRefused(f"this node could not begin again as a standby, because of its settings: {fault}")
         self._leadership.hand_over()
 
     def begin(self) -> None:

@@ -29,24 +29,36 @@ class Reloading:
     def __init__(self, config: Config, read: Callable[[], Config]) -> None:
         """`config` is the configuration of the start. `read` returns the present one, or raises ConfigError."""
         self.config = config
+        self.context: ssl.SSLContext | None = None
+        """The certificates that are in effect, if there are listeners with TLS."""
         self._started = config
         self._read = read
 
-    def reload(self, renew: Callable[[ssl.SSLContext], None] | None) -> None:
+    def fault(self) -> str:
+        """Return why the configuration could not be read now; nothing if it could."""
+        try:
+            self._read()
+        except ConfigError as error:
+            return "; ".join(error.lines)
+        return ""
+
+    def reload(self, renew: Callable[[ssl.SSLContext], None]) -> None:
         """Read the configuration and the certificates, and apply them to the log and to new connections.
 
-        `renew` gives the listeners their TLS context; None if there are none with TLS.
+        `renew` gives the listeners their TLS context. It is called only if there are listeners with TLS.
         """
+        secure = self.context is not None
         try:
             config = self._read()
-            context = server_context(config.tls) if renew and config.tls.certificate and config.tls.key else None
+            context = server_context(config.tls) if secure and config.tls.certificate and config.tls.key else None
         except ConfigError as error:
             for line in error.lines:
                 _log.error("the configuration was not reloaded, because it has a fault: %s", line)
             return
         self.config = config
         logs.configure(config.log.level, config.log.format)
-        if renew is not None and context is not None:
+        if context is not None:
+            self.context = context
             renew(context)
         waiting = sorted(set(_differences(self._started, config)))
         if waiting:

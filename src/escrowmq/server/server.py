@@ -123,7 +123,7 @@ class Server:
         )
         if leadership is not None:
             CutOff(self._turns, self._runtime, leadership.patience_seconds)
-            DiskRelief(self._turns, alarms, lambda: obstacle_to_hand_over(leadership.status()), leadership.hand_over)
+            DiskRelief(self._turns, alarms, partial(_obstacle, leadership), leadership.hand_over)
         self._process = ServerProcess(
             self._runtime,
             self._maintenance,
@@ -144,7 +144,7 @@ class Server:
         self._hurry = asyncio.Event()
         self._leave_seconds = LEAVE_SECONDS
 
-    async def serve(self, context: ssl.SSLContext | None, reloading: Reloading) -> None:
+    async def serve(self, reloading: Reloading) -> None:
         """Listen, print `ready`, and stop in order after a signal. Raises OSError if an address cannot be used.
 
         SIGHUP applies the settings of `reloading`.
@@ -152,6 +152,7 @@ class Server:
         if self._leadership is not None:
             self._leadership.child = lambda: None if self._http is None else self._http.give_up()
             self._leadership.stop = self._hand_over
+            self._leadership.fault = reloading.fault
             self._ship(self._journal.snapshot_lsn, self._journal.oldest_lsn)
         self._turns.begin()
         first_start(self._runtime.broker, self._config.security, self._passwords)
@@ -163,11 +164,11 @@ class Server:
             await load_definitions(self._config.load_definitions, self._operations)
         try:
             await self._open_admin()
-            await self._listen(context)
+            await self._listen(reloading.context)
         except OSError:
             await self._finish()
             raise
-        self._handle_signals(partial(self._reload, reloading, self._renew if context is not None else None))
+        self._handle_signals(partial(self._reload, reloading))
         self._turns.begin()
         self._runtime.ticker.start()
         _tune_collector()
@@ -242,8 +243,8 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
 
-    def _reload(self, reloading: Reloading, renew: Callable[[ssl.SSLContext], None] | None) -> None:
-        reloading.reload(renew)
+    def _reload(self, reloading: Reloading) -> None:
+        reloading.reload(self._renew)
         if self._tokens is not None:
             self._tokens.reload()
         if self._http is not None:
@@ -314,6 +315,11 @@ class Server:
         with contextlib.suppress(OSError):
             (self._config.data_dir / socket_path.NAME).unlink(missing_ok=True)
         _log.info("stopped")
+
+
+def _obstacle(leadership: Leadership) -> str:
+    """Return why this node cannot hand over now; nothing if it can."""
+    return obstacle_to_hand_over(leadership.status()) or leadership.fault()
 
 
 def rocketmq_options(config: Config, bound: Sequence[Bound]) -> RocketmqOptions:

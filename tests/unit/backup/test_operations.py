@@ -14,9 +14,9 @@ from escrowmq.backup import operations
 from escrowmq.backup.copying import Copy
 from escrowmq.backup.manifest import BackupError
 from escrowmq.backup.source import PinnedFiles
+from escrowmq.journal.markers import REPLICATED
 from escrowmq.journal.recovery import examine
 from escrowmq.journal.storage import FileStorage
-from escrowmq.replica.copy import EPOCH_FILE
 from tests.unit.backup.copies import quiet
 from tests.unit.journal.journals import fill, flush, start
 
@@ -110,11 +110,7 @@ def test_what_a_standby_copies_when_it_is_asked_is_in_the_backup(broker: Broker,
 
 def test_a_stopped_node_of_several_has_what_was_confirmed_until_its_last_frame(broker: Broker, copy: Copy) -> None:
     broker.journal.close()
-    (broker.data_dir / operations.REPLICATED).touch()
+    (broker.data_dir / REPLICATED).touch()
     made = operations.back_up(copy, broker.data_dir, quiet_reason)
     with PinnedFiles(broker.data_dir) as files:
         assert made.as_of_us == examine(files).end_us
-
-
-def test_the_file_of_a_node_of_several_is_that_of_its_copy() -> None:
-    assert operations.REPLICATED == EPOCH_FILE

@@ -12,9 +12,10 @@ import pytest
 from escrowmq.journal import format as fmt
 from escrowmq.journal.frames import JournalFile
 from escrowmq.journal.journal import Journal
+from escrowmq.journal.markers import REPLICATED
 from escrowmq.journal.memory import MemoryStorage
 from escrowmq.journal.storage import Storage
-from escrowmq.replica.copy import DIVERGED, EPOCH_FILE, DiskCopy
+from escrowmq.replica.copy import DIVERGED, DiskCopy
 from escrowmq.replica.errors import CopyRefused
 from escrowmq.replica.fold import CopyEnd, ReplicatedFrame, SnapshotPiece
 from escrowmq.replica.leader import Leader
@@ -90,7 +91,7 @@ def opened(disk: Storage, sink: Sink | None = None) -> Journal:
 
 def contents(disk: MemoryStorage) -> dict[str, bytes]:
     """Return the files of a disk without preallocated space."""
-    return {name: disk.read(name, 0, 1 << 20).rstrip(b"\0") for name in disk.names() if name != EPOCH_FILE}
+    return {name: disk.read(name, 0, 1 << 20).rstrip(b"\0") for name in disk.names() if name != REPLICATED}
 
 
 def test_followers_have_the_files_of_the_leader_byte_by_byte() -> None:
@@ -249,8 +250,8 @@ def test_a_frame_that_was_dropped_does_not_come_back_after_a_power_failure(seed:
 
 def test_an_unreadable_epoch_is_the_least_one() -> None:
     disk = memory()
-    disk.create(EPOCH_FILE)
-    disk.write(EPOCH_FILE, 0, b"\x01" + bytes(11))
+    disk.create(REPLICATED)
+    disk.write(REPLICATED, 0, b"\x01" + bytes(11))
     assert DiskCopy(disk, Events()).end == CopyEnd(0, 0)
 
 
@@ -502,5 +503,5 @@ def test_a_passive_copy_writes_only_the_epoch() -> None:
     fill(leader.lead(), 3)
     silent.copy.passive = True
     silent.follow()
-    assert silent.disk.names() == [EPOCH_FILE]
+    assert silent.disk.names() == [REPLICATED]
     assert silent.copy.end_lsn == leader.tail.fold.next_lsn

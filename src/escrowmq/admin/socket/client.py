@@ -24,6 +24,12 @@ class NoBroker(AdminError):  # noqa: N818 - named after what is there
     """No process listens on the admin socket of the data directory."""
 
 
+def _start(data_dir: Path) -> str:
+    """Return the command that starts a broker. The file exists for a node whose journal is on a replicated log."""
+    more = " --replicate …" if (data_dir / "replica.epoch").exists() else ""
+    return f"escrowmq serve --data-dir {data_dir}{more}"
+
+
 def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     """Return the result of an operation (see `admin.service`). Raises AdminError, which is NoBroker if none listens."""
     text = json.dumps({"command": command, "arguments": arguments}, ensure_ascii=False)
@@ -36,7 +42,7 @@ def ask(data_dir: Path, command: str, **arguments: Any) -> Any:
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NoBroker(
             f"no broker runs on {data_dir}; name the data directory of a running broker with --data-dir, "
-            f"or start a broker with: escrowmq serve --data-dir {data_dir}"
+            f"or start a broker with: {_start(data_dir)}"
         ) from error
     except PermissionError as error:
         raise AdminError(f"{data_dir / path.NAME}: only the user who runs the broker may use it") from error

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from escrowmq.replica.engines import EngineLog, SettingsWatch, open_log
 from escrowmq.replica.engines.settings import WrongSetting
 from escrowmq.server.fatal import die, restart
 from escrowmq.server.listener import Bound
+from escrowmq.server.reloading import Reloading
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.names import node_names
 from escrowmq.server.replica.shipper import Shipper
@@ -51,6 +51,8 @@ class Leadership:
         """Returns the id of a process that has to end together with this one."""
         self.stop: Callable[[], None] = lambda: None
         """Lets the broker stop in order."""
+        self.fault: Callable[[], str] = lambda: ""
+        """Returns why the process could not begin again; nothing if it could."""
         self.handed_over = False
         """Whether an operator wants another node to lead."""
         self.ends = False
@@ -119,7 +121,7 @@ def stand_by(
     config: Config,
     storage: Storage,
     bound: Sequence[Bound],
-    context: ssl.SSLContext | None,
+    reloading: Reloading,
     loop_factory: Callable[[], asyncio.AbstractEventLoop],
 ) -> Leadership | None:
     """Be a standby until this node leads; return None after a signal to stop.
@@ -129,7 +131,7 @@ def stand_by(
     supervisor = Supervisor.of(os.environ)
     supervisor.waits_for_log()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        followed = runner.run(_stand_by(config, bound, partial(_reach, config, storage, bound), context, supervisor))
+        followed = runner.run(_stand_by(config, bound, partial(_reach, config, storage, bound), reloading, supervisor))
     if followed is None:
         return None
     return Leadership(followed.follower, followed.log, followed.watch, storage, config.replication, supervisor)
@@ -139,10 +141,10 @@ async def _stand_by(
     config: Config,
     bound: Sequence[Bound],
     reach: Callable[[], Followed],
-    context: ssl.SSLContext | None,
+    reloading: Reloading,
     supervisor: Supervisor,
 ) -> Followed | None:
-    return await Standby(config, bound, reach, supervisor.stands_by).serve(context)
+    return await Standby(config, bound, reach, supervisor.stands_by).serve(reloading)
 
 
 def _reach(config: Config, storage: Storage, bound: Sequence[Bound]) -> Followed:

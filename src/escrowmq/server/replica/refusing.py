@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -45,6 +46,8 @@ _PROPERTIES: Final[FieldTable] = {"product": "EscrowMQ", STANDBY: True}
 """What a client of AMQP 0-9-1 is told. One that reads learns from it that what it reads does not go on."""
 _MECHANISMS: Final = ("PLAIN", "ANONYMOUS")
 """Any login is accepted, since nothing but the refusal follows. Only an open connection can be refused with words."""
+
+_log = logging.getLogger("escrowmq.replication")
 
 
 def close_091(reason: str) -> bytes:
@@ -86,22 +89,46 @@ class Refusing:
         self._leader_url = leader_url
         self._reading = reading
         self._servers: list[asyncio.Server] = []
+        self._bound: Sequence[Bound] = ()
+        self._backlog = 0
+        self._renewing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, bound: Sequence[Bound], context: ssl.SSLContext | None, backlog: int) -> None:
         """Accept clients on sockets that share their address with those of `bound`. Raises OSError."""
+        self._bound, self._backlog = bound, backlog
         for each in bound:
             for sock in each.sockets:
                 twin = sock.dup()
                 tls = context if each.scheme == "amqps" else None
                 self._servers.append(await asyncio.start_server(self._serve, sock=twin, ssl=tls, backlog=backlog))
 
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Use another context, with other certificates, for connections that are accepted from now on.
+
+        Clients that connect meanwhile wait in the backlog of the sockets.
+        """
+        self._close()
+        self._renewing = asyncio.get_running_loop().create_task(self._listen_again(context))
+
+    async def _listen_again(self, context: ssl.SSLContext) -> None:
+        try:
+            await self.listen(self._bound, context, self._backlog)
+        except OSError as error:
+            _log.error("this standby cannot accept clients any more: %s", error)
+
     def stop(self) -> None:
         """Accept no more clients, and disconnect the present ones, also those that are handed on."""
-        for server in self._servers:
-            server.close()
+        self._close()
         for task in self._tasks:
             task.cancel()
+
+    def _close(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

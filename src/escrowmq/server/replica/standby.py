@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from escrowmq.replica.errors import ReplicaError
 from escrowmq.server.fatal import die
 from escrowmq.server.http import HttpProcess
 from escrowmq.server.listener import HTTP_SCHEMES, ROCKETMQ_SCHEMES, Bound
+from escrowmq.server.reloading import Reloading
 from escrowmq.server.replica.follower import Follower
 from escrowmq.server.replica.names import node_names
 from escrowmq.server.replica.reading import ReadingCopies
@@ -103,17 +103,17 @@ class Standby:
         serving = self._reading if config.replication.serve_reads else None
         self._refusing = Refusing(self._leader_url, serving)
 
-    async def serve(self, context: ssl.SSLContext | None) -> Followed | None:
+    async def serve(self, reloading: Reloading) -> Followed | None:
         """Follow until this node leads, and return what it has followed; None after a signal to stop.
 
-        Raises ReplicaError and OSError.
+        SIGHUP applies the settings of `reloading`. Raises ReplicaError and OSError.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # its settings are read again when it leads
+        loop.add_signal_handler(signal.SIGHUP, self._reload, reloading)
         await self._admin.start(socket_path.bind(self._config.data_dir))
-        await self._refusing.listen(self._amqp, context, self._config.listen.backlog)
+        await self._refusing.listen(self._amqp, reloading.context, self._config.listen.backlog)
         if self._http is not None:
             self._http.start()
         try:
@@ -129,6 +129,11 @@ class Standby:
             await self._reading.stop()
             if self._http is not None:
                 await self._http.kill()
+
+    def _reload(self, reloading: Reloading) -> None:
+        reloading.reload(self._refusing.renew)
+        if self._http is not None:
+            self._http.reload(reloading.config)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():  # the engine may be asked for 10 s
