@@ -147,6 +147,7 @@ class ServerProcess:
                 await proved
         except TimeoutError:
             text = f"the replicated log has not answered for {PROOF_SECONDS:g} s, so this node may lead no more"
+            text += "; try again when `escrowmq replica status` shows that it answers"
             raise OperationRefused(text) from None
 
     def secret_key(self, access_key: str) -> str:

@@ -28,7 +28,8 @@ class NatsErrors:
 
     async def add(self, error: Exception) -> None:
         """Keep an error."""
-        text = str(error) or type(error).__name__
+        silent = "it does not answer as a NATS server does" if isinstance(error, TimeoutError) else ""
+        text = str(error) or silent or type(error).__name__
         self._errors = [*(each for each in self._errors if each != text), text][-_ERRORS:]
 
     def __str__(self) -> str:

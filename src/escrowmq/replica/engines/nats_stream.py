@@ -177,7 +177,7 @@ class NatsStream:
                     return answer
                 reason = str(answer["error"].get("description"))
             except nats.errors.NoRespondersError:
-                reason = "JetStream is not enabled, or has no leader"
+                reason = "JetStream is not enabled (nats-server --jetstream), or has no leader"
             except (TimeoutError, nats.errors.Error, OSError) as error:
                 reason = str(error) or "no answer"
             if time.monotonic() > give_up:

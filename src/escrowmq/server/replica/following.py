@@ -44,8 +44,9 @@ class LoggedEvents:
     def diverged(self, lsn: int, frames: int, names: list[str]) -> None:
         """See `CopyEvents.diverged`."""
         _log.error(
-            "the replicated log has lost %d frames from LSN %#x on, and other nodes went on without them; they are "
-            "kept in %s of the data directory. Messages in them were confirmed and are not in the broker any more: see "
+            "this node has %d frames from LSN %#x on that the replicated log does not have: its engine lost them, or "
+            "this node went on without it. Other nodes have gone on without these frames, so they are kept in %s of "
+            "the data directory. Messages in them were confirmed and are not in the broker any more: see "
             "docs/guides/replication.md",
             *(frames, lsn, ", ".join(names)),
         )

@@ -162,7 +162,7 @@ class Standby:
                 return opened.result()
             except OSError as error:
                 if not self._unreached.fault:
-                    _log.warning("the replicated log cannot be reached, and is tried again: %s", error)
+                    _log.warning("the replicated log cannot be used yet, and is tried again: %s", error)
                 self._unreached = self._unreached._replace(fault=str(error))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_SECONDS):
