@@ -24,7 +24,6 @@ controller.quorum.voters={voters}
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 log.dirs={folder}
-auto.create.topics.enable=false
 offsets.topic.replication.factor={count}
 offsets.topic.num.partitions=1
 broker.session.timeout.ms=3000

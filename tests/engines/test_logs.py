@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +18,7 @@ from escrowmq.replica.engines.nats import NatsLog
 from escrowmq.replica.errors import AppendUnknown, EntriesTrimmed
 from escrowmq.replica.leader import Leader
 from escrowmq.replica.tail import LogTail
-from tests.engines.nats_nodes import SeparableNatsNodes
+from tests.engines.nats_nodes import NatsNodes, SeparableNatsNodes
 from tests.engines.nodes import PATIENCE, EngineNodes, wait_until
 from tests.unit.replica.entries import header
 from tests.unit.replica.logs import Copy
@@ -316,6 +317,29 @@ def test_appends_and_reads_leave_a_server_that_is_cut_off_from_the_others(
             assert url.port != separable.ports[lonely]
         finally:
             separable.routes.mend()
+
+
+@pytest.mark.skipif(NatsNodes.missing() is not None, reason=str(NatsNodes.missing()))
+def test_reads_do_not_wait_for_a_follower_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of NATS pass questions on to the node that is suspended, until they close their connections to it."""
+    with NatsNodes(tmp_path, 3) as nodes:
+        with closing(open_log(nodes.url("journal"), timeout=TIMEOUT)) as log:
+            log.append([b"a", b"b"])
+        leader = nodes.leader("journal")
+        near = str(nodes.ports[leader])
+        monkeypatch.setattr(
+            "escrowmq.replica.engines.nats.random.sample",
+            lambda hosts, _: sorted(hosts, key=lambda host: not host.endswith(near)),
+        )
+        with closing(open_log(nodes.url("journal"), timeout=TIMEOUT)) as log:
+            wait_until(lambda: log.state().in_sync == 3, "the followers")
+            began = time.monotonic()
+            for follower in (leader + 1) % 3, (leader + 2) % 3:  # which of them is asked is chance
+                nodes.freeze(follower)
+                for _ in range(80):
+                    assert log.read(1, 1) == [(1, b"b")]
+                nodes.thaw(follower)
+            assert time.monotonic() - began < 20  # a dozen of these reads wait for an answer that does not come
 
 
 def test_a_log_is_closed_on_a_thread_that_runs_an_event_loop(url: str) -> None:

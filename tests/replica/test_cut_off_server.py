@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pika
@@ -10,10 +11,13 @@ from pika.exceptions import AMQPError
 
 from escrowmq.replica.engines import open_log
 from tests.broker import wait_until
-from tests.engines.nats_nodes import SeparableNatsNodes
+from tests.engines.nats_nodes import NatsNodes, SeparableNatsNodes
 from tests.replicas import ReplicaBrokers
 
 pytestmark = pytest.mark.skipif(SeparableNatsNodes.missing() is not None, reason=str(SeparableNatsNodes.missing()))
+
+
+SILENT_SECONDS = 12.0
 
 
 @pytest.mark.rule("REPL-2")
@@ -29,6 +33,25 @@ def test_clients_are_served_again_while_the_server_is_cut_off(tmp_path: Path) ->
             servers.routes.cut_off(lonely)
             wait_until(lambda: confirmed(brokers, b"after"), 90, "a confirm without the server")
             assert messages(brokers)[0] == b"before"
+
+
+@pytest.mark.rule("REPL-2")
+def test_a_node_leads_on_while_a_server_of_the_engine_says_nothing(tmp_path: Path) -> None:
+    """The server follows the stream, and no broker is connected to it. The other servers ask it in vain for a while."""
+    with NatsNodes(tmp_path / "nats", 3) as servers:
+        open_log(servers.url("journal")).close()
+        silent = (servers.leader("journal") + 1) % 3
+        hosts = ",".join(f"127.0.0.1:{port}" for node, port in enumerate(servers.ports) if node != silent)
+        with ReplicaBrokers(tmp_path, f"nats://{hosts}/journal?replicas=3") as brokers:
+            leader = brokers.leader()
+            brokers.followed()
+            epoch = leader.standing()["epoch"]
+            servers.freeze(silent)
+            give_up = time.monotonic() + SILENT_SECONDS
+            while time.monotonic() < give_up:
+                assert confirmed(brokers, b"m")
+            servers.thaw(silent)
+            assert leader.standing()["epoch"] == epoch
 
 
 def confirmed(brokers: ReplicaBrokers, body: bytes) -> bool:

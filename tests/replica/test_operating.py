@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,6 +123,19 @@ def test_a_standby_presents_a_renewed_certificate_before_and_after_it_takes_over
         first.kill()
         assert brokers.leader() is second
         assert presented(port) == certificate.read_bytes()
+
+
+def test_a_signal_ends_a_node_that_is_just_taking_over(nats: NatsNodes, tmp_path: Path) -> None:
+    with ReplicaBrokers(tmp_path, nats.url("signalled"), 2) as brokers:
+        for delay in (0.0, 0.004, 0.008, 0.012, 0.02, 0.04):  # seconds after which the signal comes
+            first = brokers.leader()
+            second = other(brokers, first)
+            first.terminate()
+            time.sleep(delay)
+            second.signal(signal.SIGTERM)
+            second.wait()
+            first.begin()
+            second.begin()
 
 
 def test_a_node_goes_on_alone_only_if_it_was_detached(nats: NatsNodes, tmp_path: Path) -> None:

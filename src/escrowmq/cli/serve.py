@@ -89,6 +89,8 @@ def serve(
         "http.address": http,
         "replication.url": replicate,
     }
+    if replicate == "":  # such as an unset variable of a shell
+        raise InvalidConfiguration("replication.url (--replicate): expected a URL, not an empty text")
     overrides = {key: value for key, value in options.items() if value is not None}
     read = partial(load, file, overrides, os.environ)
     try:

@@ -332,6 +332,10 @@ class Leader:
                     raise
                 sent = self._send(entries)
                 continue
+            except OSError:  # the log refuses the entries, and may take those of another leader
+                self._tail.read_to_end()
+                self._check()
+                raise
             self._account(sent.entries, sent.data, positions)
             self._check(entries)
             return

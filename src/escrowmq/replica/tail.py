@@ -223,5 +223,7 @@ def _is_segment(stored: StoredEntry, place: SegmentPlace) -> bool:
 def _begun(entry: Entry, position: int) -> Fold:
     """Return the fold of a log that begins at `position` with `entry`."""
     if not isinstance(entry, SegmentStart):
-        raise EntriesLost(position, "it begins in the middle of a segment; set its retention to unlimited")
+        raise EntriesLost(
+            position, "it begins in the middle of a segment, since its beginning was deleted from outside"
+        )
     return Fold.begun_at(entry)

@@ -13,7 +13,7 @@ from escrowmq.replica.log import StoredEntry
 
 class Log:
     """The entries. `before` are stored ahead of the next append; the next `silent` appends are stored, not answered;
-    the next `lost` ones are neither.
+    the next `lost` ones are neither, and the next `refused` ones are refused.
     """
 
     def __init__(self, *entries: Entry) -> None:
@@ -22,6 +22,7 @@ class Log:
         self.before: list[Entry] = []
         self.silent = 0
         self.lost = 0
+        self.refused = 0
 
     @property
     def entries(self) -> list[Entry]:
@@ -30,6 +31,9 @@ class Log:
 
     def append(self, entries: Sequence[bytes]) -> list[int]:
         """Store entries."""
+        if self.refused:
+            self.refused -= 1
+            raise PermissionError("too large")
         if self.lost:
             self.lost -= 1
             raise AppendUnknown("no answer")

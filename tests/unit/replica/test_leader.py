@@ -162,6 +162,17 @@ def test_a_rival_is_noticed_although_the_append_is_not_answered() -> None:
         leader.append_frame(0, [bytes(8)])
 
 
+def test_a_rival_is_noticed_although_the_append_is_refused() -> None:
+    log = Log()
+    leader = leading(log)
+    log.refused = 2
+    with pytest.raises(PermissionError):
+        leader.append_frame(0, [bytes(8)])
+    log.stored.append(encode(RIVAL))
+    with pytest.raises(Deposed):
+        leader.append_frame(0, [bytes(8)])
+
+
 def test_entries_of_others_between_its_own_do_not_disturb_a_leader() -> None:
     log = Log()
     leader = leading(log)

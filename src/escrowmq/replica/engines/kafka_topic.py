@@ -35,7 +35,7 @@ class KafkaTopic:
         self.address = address
         self._timeout = timeout
         self._where = f"the topic {address.name}"
-        self._admin = AdminClient(dict(config))
+        self._admin = AdminClient({**config, "allow.auto.create.topics": False})
 
     def open(self) -> None:
         """Create the topic unless it exists, and wait until it has a leader. Raises OSError."""

@@ -21,16 +21,19 @@ from escrowmq.replica.engines.address import EngineAddress
 from escrowmq.replica.engines.nats_client import NatsErrors, connect
 from escrowmq.replica.engines.nats_nearest import NearestAppender
 from escrowmq.replica.engines.nats_node import find_node
-from escrowmq.replica.engines.nats_reader import NatsReader
-from escrowmq.replica.engines.nats_stream import NatsStream, StreamMissing
+from escrowmq.replica.engines.nats_reader import NatsReader, answer_seconds
+from escrowmq.replica.engines.nats_stream import NatsPatience, NatsStream, StreamMissing
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting
+from escrowmq.replica.errors import AppendUnknown
 from escrowmq.replica.log import StoredEntry
 
 _Result = TypeVar("_Result")
 _PAUSE: Final = 0.1
 _GRACE_SECONDS: Final = 2.0
 _GLANCE_SECONDS: Final = 0.25
+_UNREAD_SECONDS: Final = 4.0
+"""After such a time without entries that the stream is said to have, another server is asked."""
 
 
 class NatsLog:
@@ -63,12 +66,22 @@ class NatsLog:
 
     def send(self, entries: Sequence[bytes]) -> Callable[[], list[int]]:
         """Begin to append entries. See `ReplicatedLog`."""
-        return partial(self._acknowledged, self._appender.send(entries))
+        return partial(self._acknowledged, self._appender.send(entries), self._appender.host)
 
-    def _acknowledged(self, finish: Callable[[], list[int]]) -> list[int]:
-        positions = finish()
+    def _acknowledged(self, finish: Callable[[], list[int]], host: str) -> list[int]:
+        try:
+            positions = finish()
+        except AppendUnknown:
+            asyncio.run_coroutine_threadsafe(self._leave(host), self._loop)
+            raise
         self._stream.acknowledged = positions[-1] + 1
         return positions
+
+    async def _leave(self, host: str) -> None:
+        """Leave a server that did not acknowledge an append. It may be cut off, and not know it yet."""
+        connected = self._client.connected_url
+        if connected is not None and connected.netloc.rpartition("@")[2] == host:
+            await self._client.force_reconnect()
 
     def approach(self) -> None:
         """Append at the node that leads the stream. See `EngineLog`."""
@@ -94,12 +107,16 @@ class NatsLog:
 
     async def _read(self, position: int, most: int) -> list[StoredEntry]:
         give_up = time.monotonic() + self._timeout
+        patience = NatsPatience(self._client, _UNREAD_SECONDS)
+        attempts = 0
         while True:
-            found = await self._reader.read(position, most)
+            found = await self._reader.read(position, most, answer_seconds(attempts))
             if found or (await self._stream.ends())[1] <= position:
                 return found
             if time.monotonic() > give_up:
                 raise TimeoutError(f"NATS at {self.address} does not deliver the entry at {position}")
+            attempts += 1
+            await patience.leave_in_time()
             await asyncio.sleep(_PAUSE)
 
     def begin(self) -> int:

@@ -47,6 +47,11 @@ class NearestAppender:
         self._appender.connect(hosts)
         self._thread.start()
 
+    @property
+    def host(self) -> str:
+        """Where the connection is, or nothing."""
+        return self._appender.host
+
     def approach(self) -> None:
         """Move to the node that leads the stream, now and whenever another one does."""
         self._approaching.set()

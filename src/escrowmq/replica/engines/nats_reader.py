@@ -14,9 +14,20 @@ from nats.aio.msg import Msg
 
 from escrowmq.replica.log import StoredEntry
 
-ANSWER_SECONDS: Final = 2.0
-"""How long a replica may say nothing."""
+_FIRST_SECONDS: Final = 0.1
+_LONGEST_SECONDS: Final = 2.0
+_STALL_SECONDS: Final = 0.5
+"""How long an answer that has begun may stop."""
 _READ_BYTES: Final = 8 * 1024 * 1024
+
+
+def answer_seconds(attempt: int) -> float:
+    """Return how long the replica may say nothing that NATS picks for a read which was asked `attempt` times before.
+
+    It may be one whose machine is lost. NATS picks such a one for as long as its servers keep a connection to it, which
+    may take minutes, and a leader must not wait for it until its lease is over.
+    """
+    return float(min(_FIRST_SECONDS * 2 ** (attempt // 2), _LONGEST_SECONDS))
 
 
 class _Answer:
@@ -75,7 +86,7 @@ class NatsReader:
         """Subscribe to all answers."""
         await self._client.subscribe(f"{self._inbox}.*", cb=self._receive)
 
-    async def read(self, position: int, most: int, patience: float = ANSWER_SECONDS) -> list[StoredEntry]:
+    async def read(self, position: int, most: int, patience: float) -> list[StoredEntry]:
         """Ask one of the replicas for entries, and return those that came, in order. It may not have the newest yet.
 
         If it says nothing for `patience` seconds, the rest can be asked for again, and another one may answer then.
@@ -97,7 +108,7 @@ class NatsReader:
                 known = -1
                 while not answer.whole.done() and answer.came > known:
                     known = answer.came
-                    await asyncio.wait({answer.whole}, timeout=patience)
+                    await asyncio.wait({answer.whole}, timeout=max(patience, _STALL_SECONDS) if known else patience)
         finally:
             del self._answers[reply]
         return answer

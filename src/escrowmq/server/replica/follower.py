@@ -58,6 +58,8 @@ class Follower:
         )
         self._reports = Reports(self._following)
         self._names = NameCheck(node, url)
+        self._unreadable = ""
+        """Why the log was read again from its beginning, until it was read to its end."""
         self._stop = Event()
         self._wake = Event()
         self._candidate.presence.on_gone = self._wake.set
@@ -158,12 +160,12 @@ class Follower:
                 self._stop.wait(RETRY_SECONDS)
                 continue
             except (EntriesLost, EntriesTrimmed) as error:
-                _log.warning("%s; this node reads the log again", error)
                 if isinstance(error, EntriesLost):
                     candidate.found_loss()
                 again = ()
-                self._stop.wait(POLL_SECONDS)
+                self._read_again(str(error))
                 continue
+            self._unreadable = ""
             self._fault("")
             self._wake.wait(GONE_POLL_SECONDS if candidate.is_gone else POLL_SECONDS)
             self._wake.clear()
@@ -198,6 +200,18 @@ class Follower:
         if self.view.fault and not text:
             _log.warning("this node follows the replicated log again")
         self.view.fault = text
+
+    def _read_again(self, reason: str) -> None:
+        """Tell why the log is read again from its beginning. If that has just failed for the same reason, it probably
+        fails until somebody mends the log.
+        """
+        if reason == self._unreadable:
+            self._fault(reason, "the replicated log cannot be read, see docs/guides/replication.md")
+            self._stop.wait(RETRY_SECONDS)
+        else:
+            _log.warning("%s; this node reads the log again", reason)
+            self._unreadable = reason
+            self._stop.wait(POLL_SECONDS)
 
     def _prepare(self) -> None:
         """Append what only this node has, and let the journal's writer begin where the log ends."""

@@ -124,6 +124,7 @@ class Standby:
                 self._followed.follower.stop()
             return await self._follow(self._followed)
         finally:
+            _let_signals_end(loop)
             self._admin.stop()
             self._refusing.stop()
             await self._reading.stop()
@@ -179,8 +180,12 @@ class Standby:
             raise
         finally:
             follower.view.on_diverged = lambda: None
-        if leads:
+        _let_signals_end(loop)
+        if leads and not self._stop.is_set():
             return followed
+        if leads:
+            with contextlib.suppress(OSError, ReplicaError):  # others notice the silence then
+                await asyncio.to_thread(follower.leader.resign)
         followed.close()
         return None
 
@@ -216,6 +221,13 @@ class Standby:
         if self._followed is None:
             return self._unreached.described()
         return described(self._followed.follower, self._followed.watch.view)
+
+
+def _let_signals_end(loop: asyncio.AbstractEventLoop) -> None:
+    """Let a signal end the process from now on, as while a broker starts. A loop that has ended would swallow it."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.remove_signal_handler(number)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def on_thread(call: Callable[[], T]) -> asyncio.Future[T]:

@@ -7,7 +7,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from escrowmq.replica.engines.nats_reader import NatsReader
+from escrowmq.config.replication import ReplicationSection
+from escrowmq.replica.engines.nats_reader import NatsReader, answer_seconds
 from escrowmq.replica.log import StoredEntry
 
 STREAM = {3: b"three", 4: b"four", 5: b"five"}
@@ -91,3 +92,10 @@ def test_an_older_server_says_the_numbers_anyway() -> None:
     server = Server(STREAM, knows_bare=False)
     assert read(server, 2, 2) == stored(3, 4)
     assert len(server.asked) == 1
+
+
+def test_a_leader_may_ask_a_lost_replica_five_times_and_another_one_before_it_is_silent() -> None:
+    waits = [answer_seconds(attempt) for attempt in range(20)]
+    assert sum(waits[:5]) <= ReplicationSection().silence_seconds / 2
+    assert waits == sorted(waits)
+    assert waits[-1] == 2.0
