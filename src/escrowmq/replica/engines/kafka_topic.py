@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicMetadata
 
 from escrowmq.replica.engines.address import EngineAddress
+from escrowmq.replica.engines.client_errors import ClientErrors
 from escrowmq.replica.engines.port import EngineState
 from escrowmq.replica.engines.settings import WrongSetting, at_least, exactly
 
@@ -35,7 +36,13 @@ class KafkaTopic:
         self.address = address
         self._timeout = timeout
         self._where = f"the topic {address.name}"
-        self._admin = AdminClient({**config, "allow.auto.create.topics": False})
+        self._errors = ClientErrors()
+        own: dict[str, Any] = {"allow.auto.create.topics": False, "error_cb": self._note}
+        self._admin = AdminClient({**config, **own})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # another error says why
+            self._errors.note(error.str())
 
     def open(self) -> None:
         """Create the topic unless it exists, and wait until it has a leader. Raises OSError."""
@@ -140,7 +147,9 @@ class KafkaTopic:
                 if time.monotonic() < give_up:
                     time.sleep(_PAUSE)
                     continue
-                raise ConnectionError(f"Kafka at {self.address} cannot be reached: {error.args[0].str()}") from None
+                self._admin.poll(0)
+                reason = str(self._errors) or error.args[0].str()
+                raise ConnectionError(f"Kafka at {self.address} cannot be reached: {reason}") from None
             if topic.error is None or topic.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
                 return topic
             if topic.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):

@@ -10,30 +10,22 @@ import nats.errors
 from nats.aio.client import Client
 
 from escrowmq.replica.engines.address import NATS_TLS, EngineAddress
+from escrowmq.replica.engines.client_errors import ClientErrors
 from escrowmq.replica.engines.nats_login import client_options
 from escrowmq.replica.engines.within import within
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
 """The bytes of entries that are on their way at once. A stream's leader refuses more than 128 MB."""
 _CLOSE_SECONDS: Final = 0.5
-_ERRORS: Final = 3
-"""How many of the client's errors an error of ours repeats."""
 
 
-class NatsErrors:
-    """The last errors of a client, each once. A refused login is often followed by connections that are reset."""
-
-    def __init__(self) -> None:
-        self._errors: list[str] = []
+class NatsErrors(ClientErrors):
+    """The errors of one client."""
 
     async def add(self, error: Exception) -> None:
         """Keep an error."""
         silent = "it does not answer as a NATS server does" if isinstance(error, TimeoutError) else ""
-        text = str(error) or silent or type(error).__name__
-        self._errors = [*(each for each in self._errors if each != text), text][-_ERRORS:]
-
-    def __str__(self) -> str:
-        return "; ".join(self._errors)
+        self.note(str(error) or silent or type(error).__name__)
 
 
 async def connect(

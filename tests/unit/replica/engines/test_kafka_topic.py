@@ -25,6 +25,9 @@ class ScriptedAdmin:
         error = KafkaError(answer) if isinstance(answer, int) else None
         return SimpleNamespace(topics={name: SimpleNamespace(error=error, partitions={})})
 
+    def poll(self, _: float) -> int:
+        return 0
+
     def describe_configs(self, resources: list[Any], **_: object) -> dict[Any, Future[Any]]:
         answer, future = next(self._answers), Future[Any]()
         if isinstance(answer, int):
