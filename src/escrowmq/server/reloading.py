@@ -37,20 +37,24 @@ class Reloading:
     def fault(self) -> str:
         """Return why the configuration could not be read now; nothing if it could."""
         try:
-            self._read()
+            self._present()
         except ConfigError as error:
             return "; ".join(error.lines)
         return ""
+
+    def _present(self) -> tuple[Config, ssl.SSLContext | None]:
+        """Return the present configuration, and the certificates if there are listeners with TLS."""
+        config = self._read()
+        secure = self.context is not None and config.tls.certificate and config.tls.key
+        return config, server_context(config.tls) if secure else None
 
     def reload(self, renew: Callable[[ssl.SSLContext], None]) -> None:
         """Read the configuration and the certificates, and apply them to the log and to new connections.
 
         `renew` gives the listeners their TLS context. It is called only if there are listeners with TLS.
         """
-        secure = self.context is not None
         try:
-            config = self._read()
-            context = server_context(config.tls) if secure and config.tls.certificate and config.tls.key else None
+            config, context = self._present()
         except ConfigError as error:
             for line in error.lines:
                 _log.error("the configuration was not reloaded, because it has a fault: %s", line)

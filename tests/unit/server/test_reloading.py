@@ -76,6 +76,7 @@ def test_a_fault_changes_nothing(root: logging.Logger, tmp_path: Path, caplog: p
     reloading = Reloading(Config(), lambda: broken)
     reloading.context = context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     reloading.reload(unwanted)
+    assert reloading.fault().startswith("tls.certificate: expected a certificate chain in PEM")
     assert reloading.context is context
     assert (root.level, root.handlers[:]) == before
     assert [record.getMessage().partition("fault: ")[2].partition(";")[0] for record in caplog.records] == [

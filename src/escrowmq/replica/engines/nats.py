@@ -72,7 +72,11 @@ class NatsLog:
         try:
             positions = finish()
         except AppendUnknown:
-            asyncio.run_coroutine_threadsafe(self._leave(host), self._loop)
+            leaving = self._leave(host)
+            try:
+                asyncio.run_coroutine_threadsafe(leaving, self._loop)
+            except RuntimeError:  # the log was closed
+                leaving.close()
             raise
         self._stream.acknowledged = positions[-1] + 1
         return positions
