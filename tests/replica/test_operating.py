@@ -138,6 +138,23 @@ def test_a_signal_ends_a_node_that_is_just_taking_over(nats: NatsNodes, tmp_path
             second.begin()
 
 
+def test_a_node_that_was_detached_by_mistake_follows_again(nats: NatsNodes, tmp_path: Path) -> None:
+    with ReplicaBrokers(tmp_path, nats.url("mistake"), 2) as brokers:
+        first = brokers.leader()
+        second = other(brokers, first)
+        put(first, 2)
+        brokers.followed()
+        second.terminate()
+        assert command("detach", second).exit_code == 0
+        put(first, 1)
+        second.begin()
+        brokers.followed()
+        first.terminate()
+        assert brokers.leader() is second
+        with connect(second.url) as connection:
+            assert connection.channel().queue_declare("q", passive=True).method.message_count == 3
+
+
 def test_a_node_goes_on_alone_only_if_it_was_detached(nats: NatsNodes, tmp_path: Path) -> None:
     with ReplicaBrokers(tmp_path, nats.url("alone"), 1) as brokers:
         node = brokers.leader()
