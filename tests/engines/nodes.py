@@ -27,6 +27,14 @@ def wait_until(condition: Callable[[], bool], what: str, patience: float = PATIE
         time.sleep(0.05)
 
 
+def _is_stopped(task: Path) -> bool:
+    """Return whether a thread is suspended, or has ended. Its state follows its name, which is in parentheses."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
 class EngineNodes(ABC):
     """The nodes of one engine. `count` is 1 or 3."""
 
@@ -115,8 +123,15 @@ class EngineNodes(ABC):
             process.wait(PATIENCE)
 
     def freeze(self, node: int) -> None:
-        """Suspend a node: its connections stay, and nothing is answered."""
+        """Suspend a node: its connections stay, and nothing is answered.
+
+        Where the machine is busy, threads of the node may run on for a moment after the signal.
+        """
         self._signal(node, signal.SIGSTOP)
+        if not self.running(node):
+            return
+        tasks = Path(f"/proc/{self.pid(node)}/task")
+        wait_until(lambda: all(_is_stopped(task) for task in tasks.iterdir()), f"{self.engine} {node} is suspended")
 
     def thaw(self, node: int) -> None:
         """Resume a suspended node."""
