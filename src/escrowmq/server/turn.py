@@ -1,9 +1,10 @@
 """The turns of the broker: all input of a turn is handled together, and each connection's output is sent once.
 
 All sockets that are ready in one iteration of the event loop share a turn. The journal is written on another thread at
-the same time. A batch that a client waits for goes to the writer as soon as the writer is idle, and the answers are
-sent when the writer reports. Records that no client waits for (plain acknowledgements, publishes without confirms) are
-written within `LAZY_SECONDS`, so that their sync does not delay a commit.
+the same time. A batch that a client waits for goes to the writer as soon as the writer is idle, unless the clients of
+the last batch shall be in it, too (see `gathering`). The answers are sent when the writer reports. Records that no
+client waits for (plain acknowledgements, publishes without confirms) are written within `LAZY_SECONDS`, so that their
+sync does not delay a commit.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from escrowmq.journal.errors import JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.clock import Clock, ClockRecorder
 from escrowmq.server.fatal import die
+from escrowmq.server.gathering import Gathering
 from escrowmq.server.writer import Writer
 from escrowmq.wire.endpoint import Endpoint
 
@@ -80,6 +82,9 @@ class Turns:
         self._timer: TimerHandle | None = None
         self._timer_due = 0
         self._lazy: TimerHandle | None = None
+        self._gathering = Gathering()
+        self._gathered: TimerHandle | None = None
+        """Ends the wait of the next batch."""
         self._writer = Writer(self._report, _write_failed)
 
     def _own_clock(self) -> Clock:
@@ -151,7 +156,7 @@ class Turns:
     def stop(self) -> None:
         """Begin no more turns, leave the present one unfinished, and end the writer's thread."""
         self._stopped, self._begun = True, False
-        for timer in (self._timer, self._lazy, self._look):
+        for timer in (self._timer, self._lazy, self._gathered, self._look):
             if timer is not None:
                 timer.cancel()
         self._writer.stop()
@@ -225,10 +230,31 @@ class Turns:
         journal = self.journal
         if self._writer.busy or journal.end_lsn == journal.synced_lsn:
             return
+        if self._gathered is not None and not self._gathering.is_whole(journal.pending_bytes):
+            return
         if self.holding or self._waiting or journal.pending_bytes > LAZY_BYTES:
             self._put_batch()
         elif self._lazy is None:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._write_lazily)
+
+    def _gather(self, batch: Batch) -> None:
+        """Let the next batch wait if the clients of this one, which will be answered now, shall be in it."""
+        seconds = self._gathering.begin(batch.records, batch.size, batch.sync_us, self.journal.pending_bytes)
+        if seconds:
+            self._gathered = self._loop.call_later(seconds, self._write_gathered)
+
+    def _end_gathering(self) -> None:
+        if self._gathered is not None:
+            self._gathered.cancel()
+            self._gathered = None
+            self._gathering.end(self.journal.pending_bytes)
+
+    def _write_gathered(self) -> None:
+        self._end_gathering()
+        try:
+            self._write()
+        except JournalError as error:
+            die(str(error))
 
     def _write_lazily(self) -> None:
         self._lazy = None
@@ -239,6 +265,7 @@ class Turns:
 
     def _put_batch(self) -> None:
         if not self._writer.busy:
+            self._end_gathering()
             batch = self.journal.take_batch(self._clock() // 1000)
             if batch is not None:
                 self._writer.put(batch)
@@ -274,6 +301,7 @@ class Turns:
             self._committed = True  # visible before the next request, but not before the answers are sent
             if self._waiting:
                 self._show()
+            self._gather(batch)
             self._release()
             self._write()
             self._flush()

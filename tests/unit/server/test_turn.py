@@ -6,11 +6,14 @@ import asyncio
 import os
 import random
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.server import fatal
+from escrowmq.server.gathering import FEW_RECORDS, SLOW_US
 from tests.unit.server.benches import Bench, FakeEndpoint, on_loop, until
 
 
@@ -181,6 +184,42 @@ def test_records_that_are_appended_during_a_sync_share_the_next_one() -> None:
         gate.set()
         await bench.turns.synced()
         assert bench.journal.stats.batches == 2
+        await bench.close()
+
+    on_loop(test)
+
+
+def test_clients_that_come_back_after_a_slow_sync_share_the_next_batch_with_those_that_waited() -> None:
+    async def test() -> None:
+        gate = threading.Event()
+
+        class Slow(MemoryStorage):
+            def write_through(self, name: str, offset: int, *parts: bytes) -> None:
+                gate.wait(30)
+                time.sleep(2 * SLOW_US / 1e6)  # as long as over a network
+                super().write_through(name, offset, *parts)
+
+        bench = Bench(Slow(random.Random(1)))
+        queue = bench.queue()
+        done: list[int] = []
+
+        def publish(then: Callable[[], None]) -> None:
+            bench.turns.begin()
+            bench.turns.when_synced(bench.publish(queue, b"x" * 100) + 1, then)
+
+        def come_back() -> None:
+            loop.call_soon(publish, lambda: done.append(bench.journal.stats.batches))
+
+        loop = asyncio.get_running_loop()
+        for _ in range(FEW_RECORDS):
+            publish(come_back)
+        turn = bench.turns.count
+        await until(lambda: bench.turns.count > turn, "the first batch is being written")
+        for _ in range(FEW_RECORDS):
+            publish(lambda: done.append(bench.journal.stats.batches))
+        gate.set()
+        await until(lambda: len(done) == 2 * FEW_RECORDS)
+        assert set(done) == {2}
         await bench.close()
 
     on_loop(test)
