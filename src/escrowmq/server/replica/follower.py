@@ -25,7 +25,8 @@ from escrowmq.server.replica.places import TakeOver
 from escrowmq.server.replica.reports import Reports
 from escrowmq.text import counted
 
-POLL_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.1
+"""The time between two looks at the log. Each look costs more than the entries that it finds."""
 GONE_POLL_SECONDS: Final = 0.01
 """The same once the leader's process has ended."""
 RETRY_SECONDS: Final = 0.5
