@@ -16,6 +16,9 @@ _VARIED = ("--size-spread", "40", "--ids", "--correlation-ids", "--timestamps", 
 _WARM_UP_SECONDS = 1.5
 _WARM_UP_RUNS = 9
 """A warm-up lasts at most as long as so many measurements, which may be short."""
+_RISES = 1.05
+"""A rate that is greater by this factor than all before shows that the broker is not warm yet."""
+_MOST_THAWS = 24
 
 
 class ReplicatedRate(Scenario):
@@ -42,11 +45,17 @@ class ReplicatedRate(Scenario):
         else:
             seconds, thaws = _WARM_UP_SECONDS, 0
         self._run(broker, min(seconds, _WARM_UP_RUNS * settings.duration))
-        for _ in range(thaws):
+        best, more = 0.0, thaws
+        for _ in range(_MOST_THAWS):
+            if not more:
+                break
             broker.freeze()
             time.sleep(settings.duration)  # as while the other broker is measured
             broker.thaw()
-            self._run(broker, settings.duration)
+            rate = self._run(broker, settings.duration).figures[self.name]
+            more -= 1
+            if rate > _RISES * best:
+                best, more = rate, thaws
 
     def measure(self, broker: Broker, settings: Settings) -> Measurement:
         return self._run(broker, settings.duration)

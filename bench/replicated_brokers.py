@@ -36,7 +36,9 @@ class ReplicatedEscrowMQ(Cluster, EscrowMQ):
     warm_up_seconds = 1.5
     """For how long a rate is measured without being counted, before the first measurement."""
     warm_up_thaws = 0
-    """How often it is measured after that, each time after the brokers were suspended, without being counted."""
+    """How often it is measured after that without a rise of the rate, each time after the brokers were suspended. These
+    measurements do not count.
+    """
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -128,7 +130,7 @@ class OnKafka(ReplicatedEscrowMQ):
     """
     warm_up_thaws = 4
     """After Kafka was suspended, it does things for the first time, for which Java drops what it has compiled. The rate
-    falls by a quarter then, and is again as before after four measurements.
+    falls by a quarter then, and is again as before after four measurements, or more on a slow machine.
     """
 
     def _begin_engine(self) -> None:
