@@ -103,6 +103,8 @@ class Leader:
         self._make_id = make_id
         self._chunk_size = chunk_size
         self.claim = LeaderClaim(BLANK, b"", 0, node, url)
+        self.refusal = ""
+        """Why the log did not acknowledge the last claim; empty if it did."""
 
     @property
     def leads(self) -> bool:
@@ -132,9 +134,11 @@ class Leader:
         self.claim = LeaderClaim(stamp, self._make_id(), fold.next_lsn, self._node, self._url)
         try:
             position = self._log.append([encode(self.claim)])[0]
-        except AppendUnknown:
+        except AppendUnknown as error:
+            self.refusal = str(error)
             self._tail.read_to_end()
         else:
+            self.refusal = ""
             self._check_position(position)
             self._tail.read_to(position + 1)
         return self.leads

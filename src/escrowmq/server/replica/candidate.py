@@ -42,6 +42,8 @@ class Candidate:
         """Since when the leader's process has ended and nothing has counted, and how much had counted then."""
         self.claimed = TakeOverReason.NONE, 0.0
         """Why this node claimed, and when no node served clients any more, by `time.monotonic()`."""
+        self.refusal = ""
+        """Why the log did not take this node's last claim; empty if it did, or if a leader may be there."""
         self._is_short = is_short
         self._wanted_at: float | None = None
         """Since when there has been a reason to look at the copy, by `time.monotonic()`."""
@@ -50,6 +52,7 @@ class Candidate:
 
     def heard(self) -> None:
         """Note that the leader may be there."""
+        self.refusal = ""
         self._silence.heard(_now_ms())
 
     def found_loss(self) -> None:
@@ -152,6 +155,7 @@ class Candidate:
         view.note(following.tail.fold)
         if not leads:
             self.heard()
+            self.refusal = following.leader.refusal
         return leads
 
     def _reason(self) -> TakeOverReason:

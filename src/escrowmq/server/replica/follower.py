@@ -31,6 +31,7 @@ GONE_POLL_SECONDS: Final = 0.01
 """The same once the leader's process has ended."""
 RETRY_SECONDS: Final = 0.5
 _UNREAD: Final = "the replicated log cannot be read"
+_UNCLAIMED: Final = "no node leads, and the replicated log does not take the claim of this one"
 
 _log = logging.getLogger("escrowmq.replication")
 
@@ -167,7 +168,7 @@ class Follower:
                 self._read_again(str(error))
                 continue
             self._unreadable = ""
-            self._fault("")
+            self._fault(candidate.refusal, _UNCLAIMED)
             self._wake.wait(GONE_POLL_SECONDS if candidate.is_gone else POLL_SECONDS)
             self._wake.clear()
         self.copy.sync()
@@ -195,7 +196,7 @@ class Follower:
             each.set_result(lsn)
 
     def _fault(self, text: str, what: str = "") -> None:
-        """Note why this node cannot follow, and what fails; nothing if it can."""
+        """Note why this node can neither follow nor lead, and what fails; nothing if it can."""
         if text and not self.view.fault:
             _log.warning("%s: %s", what, text)
         if self.view.fault and not text:

@@ -27,7 +27,7 @@ class NodeView:
     leader: str = ""
     leader_url: str = ""
     fault: str = ""
-    """Why this node cannot follow the log; empty if it can."""
+    """Why this node can neither follow the log nor lead; empty if it can."""
     began_at: float = field(default_factory=time.monotonic)
     followed_at: float = 0.0
     """When this node last had read the log to its end, by `time.monotonic()`; 0 before the first time."""

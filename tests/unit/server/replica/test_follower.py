@@ -125,6 +125,21 @@ def test_a_log_that_cannot_be_reached_is_tried_again(tmp_path: Path, caplog: pyt
     assert described(follower, EngineView())["fault"] == ""
 
 
+def test_a_standby_says_why_the_log_does_not_take_its_claim(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    led_by_another(log)
+    follower = standby(log, tmp_path, lease=0.05)
+    log.lost = 1 << 30
+    running = threading.Thread(target=follower.run, daemon=True)
+    running.start()
+    wait_until(lambda: described(follower, EngineView())["fault"] == "no answer", 60, "the fault")
+    assert "does not take the claim of this one: no answer" in caplog.text
+    log.lost = 0
+    running.join(60)
+    assert described(follower, EngineView())["role"] == "leader"
+    assert described(follower, EngineView())["fault"] == ""
+
+
 class Lagging(Log):
     """A node's view of a log, which names an older end than the log has, until the node appends something."""
 
