@@ -127,7 +127,7 @@ class DiskCopy:
         return fmt.read_file_header(name, self._storage.read(name, 0, fmt.FILE_HEADER_SIZE)).journal_id
 
     def _open(self, header: bytes, messages: int) -> SegmentCopy:
-        self._seal(messages)
+        self._seal(messages, header)
         lsn = fmt.read_file_header("an entry of the replicated log", header).lsn
         here = self._header_here(lsn)
         before = self._current
@@ -166,15 +166,16 @@ class DiskCopy:
         self._note_epoch(frame.epoch)
         self._note_removed(frame.data)
 
-    def close_segment(self, messages: int, end_lsn: int) -> None:
-        """Seal the current segment, which ever held so many messages and must end there. The next one may begin later.
+    def close_segment(self, messages: int, end_lsn: int, following: bytes) -> None:
+        """Seal the current segment, which ever held so many messages and must end there. `following` is the header of
+        the next one, which may begin later.
 
         Raises EntriesLost.
         """
         current = self._current
         if current is None or current.end_lsn != end_lsn:
             raise EntriesLost(0, f"a segment does not end at LSN {end_lsn:#x}")
-        self._seal(messages)
+        self._seal(messages, following)
         self._current = None
 
     def snapshot(self, piece: SnapshotPiece) -> None:
@@ -357,13 +358,13 @@ class DiskCopy:
             if following <= covered and name != current and is_torn(self._storage, name, following):
                 self._storage.delete(name)
 
-    def _seal(self, messages: int) -> None:
+    def _seal(self, messages: int, following: bytes) -> None:
         current = self._current
-        if current is None or current.end_lsn == current.first_lsn or current.is_sealed(messages):
+        if current is None or current.end_lsn == current.first_lsn or current.is_sealed(messages, following):
             return
         if current.rest():
             self._diverge()
-        current.seal(messages)
+        current.seal(messages, following)
 
     def _diverge(self) -> None:
         """Remove what the files have behind the end of the current segment, or keep it elsewhere."""

@@ -88,7 +88,7 @@ def _copy_segment(log: ReplicatedLog, copy: DiskCopy, segment: MappedSegment) ->
                 copy.segment(header, 0)
             applied = fold.apply(entry, stored.position)
             if applied.segment is not None and applied.segment.header != header:
-                copy.close_segment(applied.segment.messages, applied.segment.end_lsn)
+                copy.close_segment(applied.segment.messages, applied.segment.end_lsn, applied.segment.header)
                 return
             if applied.frame is not None:
                 copy.frame(applied.frame)

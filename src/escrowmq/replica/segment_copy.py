@@ -22,6 +22,7 @@ class SegmentCopy:
         self._storage = storage
         self.header = header
         self._header = fmt.read_file_header("the header of a segment", header)
+        self._chain_contents = chain_contents
         self._footer = FooterBuilder(self._header, contents=chain_contents)
         self.name = fmt.segment_name(self._header.lsn)
         self.writing = False
@@ -79,14 +80,28 @@ class SegmentCopy:
         self._storage.sync(self.name)
         self.writing = True
 
-    def is_sealed(self, messages: int) -> bool:
-        """Return whether the file ends with the footer for the frames so far. Raises OSError."""
-        footer = self._footer.build(messages).pack(self._header.seed)
+    def is_sealed(self, messages: int, following: bytes) -> bool:
+        """Return whether the file ends with the footer for the frames so far. See `seal`."""
+        footer = self._footer_before(messages, following).pack(self._header.seed)
         return not self.writing and self._storage.read(self.name, self._offset, len(footer) + 1) == footer
 
-    def seal(self, messages: int) -> None:
-        """Write the footer, durably. Raises OSError."""
-        write_footer(self._storage, self.name, self._header, self._footer.build(messages))
+    def seal(self, messages: int, following: bytes) -> None:
+        """Write the footer, durably. `following` is the header of the next segment. Raises OSError."""
+        write_footer(self._storage, self.name, self._header, self._footer_before(messages, following))
+
+    def _footer_before(self, messages: int, following: bytes) -> fmt.Footer:
+        """Return the footer of the leader, to whose digest the next header links. It may be of the other kind than this
+        node's setting `journal.chain` has it.
+        """
+        footer = self._footer.build(messages)
+        link = fmt.read_file_header("the header of a segment", following).link
+        if footer.chain[: fmt.LINK_SIZE] == link:
+            return footer
+        other = FooterBuilder(self._header, contents=not self._chain_contents)
+        for frame in JournalFile(self._storage, self.name).walk(end=self.end_lsn):
+            other.add_frame(frame)
+        found = other.build(messages)
+        return found if found.chain[: fmt.LINK_SIZE] == link else footer
 
     def sync(self) -> None:
         """Make the file durable. Raises OSError."""

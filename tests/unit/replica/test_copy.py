@@ -62,10 +62,11 @@ class Sink:
 class Node:
     """A node with a disk."""
 
-    def __init__(self, log: Log, name: str, disk: MemoryStorage | None = None) -> None:
+    def __init__(self, log: Log, name: str, disk: MemoryStorage | None = None, *, chain_contents: bool = False) -> None:
         self.disk = disk or memory()
         self.events = Events()
-        self.copy = DiskCopy(self.disk, self.events)
+        self.chain_contents = chain_contents
+        self.copy = DiskCopy(self.disk, self.events, chain_contents=chain_contents)
         self.tail = LogTail(log, self.copy)
         self.leader = Leader(log, self.tail, name, f"amqp://{name}", lambda: os.urandom(16))
 
@@ -78,11 +79,11 @@ class Node:
         """Take over."""
         assert self.leader.take_over()
         self.copy.hand_over()
-        return opened(self.disk, Sink(self.leader))
+        return opened(self.disk, Sink(self.leader), chain_contents=self.chain_contents)
 
 
-def opened(disk: Storage, sink: Sink | None = None) -> Journal:
-    journal = Journal.open(disk, segment_bytes=1000, journal_id=bytes(16), sink=sink)
+def opened(disk: Storage, sink: Sink | None = None, *, chain_contents: bool = False) -> Journal:
+    journal = Journal.open(disk, segment_bytes=1000, journal_id=bytes(16), sink=sink, chain_contents=chain_contents)
     for lsn, kind, _, _ in journal.replay():
         if kind == 1:
             journal.retain(lsn, 1)
@@ -103,6 +104,21 @@ def test_followers_have_the_files_of_the_leader_byte_by_byte() -> None:
         follower.follow()
         assert contents(follower.disk) == contents(leader.disk)
     assert len(follower.disk.names()) > 2
+
+
+@pytest.mark.parametrize("contents_at_first", [False, True])
+def test_nodes_whose_digests_have_another_kind_have_the_same_files(*, contents_at_first: bool) -> None:
+    log = Log()
+    first = Node(log, "a", chain_contents=contents_at_first)
+    second = Node(log, "b", chain_contents=not contents_at_first)
+    fill(first.lead(), 8)
+    second.follow()
+    assert contents(second.disk) == contents(first.disk)
+    fill(second.lead(), 8)
+    again = Node(log, "a", first.disk, chain_contents=contents_at_first)
+    again.follow()
+    assert again.events.told == []
+    assert contents(again.disk) == contents(second.disk)
 
 
 def test_the_copy_is_what_a_broker_recovers() -> None:

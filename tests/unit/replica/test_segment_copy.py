@@ -66,11 +66,11 @@ def test_a_sealed_segment_has_the_number_of_messages_that_it_is_told() -> None:
     copy = SegmentCopy(disk, HEADER.pack(), chain_contents=False)
     copy.create()
     copy.take(frame(0, b"first"))
-    copy.seal(5)
+    copy.seal(5, HEADER.pack())
     again = SegmentCopy(disk, HEADER.pack(), chain_contents=False)
     again.take(frame(0, b"first"))
-    assert again.is_sealed(5)
-    assert not again.is_sealed(4)
+    assert again.is_sealed(5, HEADER.pack())
+    assert not again.is_sealed(4, HEADER.pack())
     footer = JournalFile(disk, copy.name).footer
     assert footer is not None
     assert (footer.messages, footer.frames) == (5, 1)
