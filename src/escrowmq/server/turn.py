@@ -186,7 +186,7 @@ class Turns:
         self.count += 1
         self._begun = False
         self._write()
-        if self.holding and not self._writer.busy:
+        if self.holding and self.idle:
             self._release()  # their records are on disk already, so the writer will not report
             if self.dirty:
                 self.begin()
