@@ -17,7 +17,9 @@ from escrowmq.java import prepare
 from escrowmq.pipeline import archive
 from tests.spark_settings import SMALL_QUERIES
 
-QUICK = shlex.join(("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive.options()))
+QUICK = shlex.join(
+    ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC", *archive.options())
+)
 """Options with which Java starts quickly; a cluster starts it six times."""
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 60.0
