@@ -94,7 +94,10 @@ class SegmentCopy:
         node's setting `journal.chain` has it.
         """
         footer = self._footer.build(messages)
-        link = fmt.read_file_header("the header of a segment", following).link
+        header = fmt.read_file_header("the header of a segment", following)
+        link = header.link
+        if not footer.chain or header.lsn != self.end_lsn:  # nothing links to this segment
+            return footer
         if footer.chain[: fmt.LINK_SIZE] == link:
             return footer
         other = FooterBuilder(self._header, contents=not self._chain_contents)

@@ -19,6 +19,7 @@ SHARE: Final = 0.7
 """The part of a sync's duration that the next batch waits at most."""
 MOST_SECONDS: Final = 0.004
 MOST_SKIPPED: Final = 64
+"""The most batches that do not wait before one tries again."""
 
 _WHOLE: Final = 0.9
 """The part of the last batch's bytes with which its clients are taken to be back."""

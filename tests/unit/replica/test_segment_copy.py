@@ -74,3 +74,13 @@ def test_a_sealed_segment_has_the_number_of_messages_that_it_is_told() -> None:
     footer = JournalFile(disk, copy.name).footer
     assert footer is not None
     assert (footer.messages, footer.frames) == (5, 1)
+
+
+def test_a_segment_that_the_next_one_does_not_follow_at_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = memory()
+    copy = SegmentCopy(disk, HEADER.pack(), chain_contents=False)
+    copy.create()
+    copy.take(frame(0, b"first"))
+    later = fmt.FileHeader(fmt.TYPE_SEGMENT, bytes(16), copy.end_lsn + 8, 7, link=bytes([1] * fmt.LINK_SIZE))
+    monkeypatch.setattr(JournalFile, "walk", lambda *_, **__: pytest.fail("the file is read"))
+    copy.seal(1, later.pack())

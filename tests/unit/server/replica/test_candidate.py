@@ -85,7 +85,7 @@ def test_a_loss_is_past_once_a_leader_is_heard_that_has_all_of_this_nodes_copy(t
     looking.found_loss()
     assert looking._may_have_to_act()
     assert not looking.take_over()
-    assert not looking._may_have_to_act(), "the files would be looked through twenty times a second"
+    assert not looking._may_have_to_act(), "the files would be looked through again and again"
 
 
 class TestTheLeadersProcess:
