@@ -8,8 +8,9 @@ lost entries, and how much its copy has. With a REPORT, any node shows operators
 MAP behind a snapshot, the leader says which segments still have living messages, so that an empty node need not copy
 the others.
 
-An entry begins with a header of 40 bytes (little-endian): magic, version, kind, two zeros, epoch, chain (8 bytes),
-after, CRC-32 of all other bytes, four zeros.
+An entry begins with a header of 40 bytes (little-endian): magic, version, kind, encoding (2 bytes), epoch, chain (8
+bytes), after, CRC-32 of all other bytes, four zeros. The data of chunks may be compressed (`compression.py`); the
+encoding says how, and is 0 otherwise. Sizes and offsets are those of the data before that.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from typing import Final, NamedTuple, TypeAlias
 from isal import isal_zlib
 
 from escrowmq.journal.format import FILE_HEADER_SIZE, LONG
+from escrowmq.replica.compression import AS_IS, ENCODINGS, compress, decompress
 from escrowmq.replica.errors import EntryDamaged
 
 MAGIC: Final = b"EMQR"
 VERSION: Final = 1
 HEADER: Final = struct.Struct("<4sBBHQ8sQII")
 CHUNK_SIZE: Final = 900_000
-"""The most bytes of a frame in one entry. Engines refuse messages of more than 1 MB by default."""
+"""The most bytes of a frame in one entry, before compression. Engines refuse messages of more than 1 MB by default."""
 ID_SIZE: Final = 16
 CHAIN_SIZE: Final = 8
 NO_CHAIN: Final = bytes(CHAIN_SIZE)
@@ -231,8 +233,8 @@ BLANK: Final = Stamp(0)
 def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry."""
     kind, stamp = _KINDS[type(entry)], entry.stamp
-    head = (MAGIC, VERSION, kind, 0, stamp.epoch, stamp.chain, stamp.after)
-    body, data = _body(entry), entry.data if isinstance(entry, FrameChunk | SnapshotChunk) else b""
+    encoding, data = compress(entry.data) if isinstance(entry, FrameChunk | SnapshotChunk) else (AS_IS, b"")
+    head, body = (MAGIC, VERSION, kind, encoding, stamp.epoch, stamp.chain, stamp.after), _body(entry)
     crc = zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0)))
     crc = (isal_zlib.crc32 if len(data) >= LONG else zlib.crc32)(data, crc)
     return b"".join((HEADER.pack(*head, crc, 0), body, data))
@@ -243,17 +245,19 @@ def decode(data: bytes) -> Entry:
     if len(data) < HEADER.size:
         raise EntryDamaged(f"an entry of {len(data)} bytes is shorter than a header")
     *head, crc, end = HEADER.unpack_from(data)
-    magic, version, kind, zero, epoch, chain, after = head
+    magic, version, kind, encoding, epoch, chain, after = head
     if magic != MAGIC:
         raise EntryDamaged("an entry is not of EscrowMQ; give the log to it alone")
-    if version != VERSION or (kind not in _DECODERS and kind not in _PIECES) or zero or end:
-        raise EntryDamaged(f"an entry has version {version} and kind {kind}, which this program does not know")
+    encodings = ENCODINGS if kind in _PIECES else (AS_IS,)
+    if version != VERSION or (kind not in _DECODERS and kind not in _PIECES) or encoding not in encodings or end:
+        unknown = f"version {version}, kind {kind} and encoding {encoding}"
+        raise EntryDamaged(f"an entry has {unknown}, which this program does not know; update this node")
     rest = memoryview(data)[HEADER.size :]
     if crc != (isal_zlib.crc32 if len(rest) >= LONG else zlib.crc32)(rest, zlib.crc32(HEADER.pack(*head, 0, 0))):
         raise EntryDamaged("the checksum of an entry does not match")
     stamp = Stamp(epoch, chain, after)
     if kind in _PIECES:  # they may be long, so their bytes are copied only once
-        return _PIECES[kind](stamp, *_piece(data))
+        return _PIECES[kind](stamp, *_piece(data, encoding))
     return _DECODERS[kind](stamp, data[HEADER.size :])
 
 
@@ -312,15 +316,16 @@ def _segment(stamp: Stamp, body: bytes) -> SegmentStart:
     return SegmentStart(stamp, end_lsn, body[_PAIR.size : names], messages, *_names(body[names:]))
 
 
-def _piece(data: bytes) -> tuple[int, int, int, bytes]:
+def _piece(data: bytes, encoding: int) -> tuple[int, int, int, bytes]:
     """Return the place and the data of a chunk, whose entry has these bytes."""
     begin = HEADER.size + _PLACE.size
     if len(data) <= begin:
         raise EntryDamaged("a chunk has no data")
     lsn, size, offset = _PLACE.unpack_from(data, HEADER.size)
-    if offset + len(data) - begin > size:
+    piece = decompress(encoding, memoryview(data)[begin:], CHUNK_SIZE)
+    if offset + len(piece) > size:
         raise EntryDamaged(f"a chunk goes beyond its {size} bytes")
-    return lsn, size, offset, data[begin:]
+    return lsn, size, offset, piece
 
 
 def _heartbeat(stamp: Stamp, body: bytes) -> Heartbeat:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -44,6 +46,10 @@ def pieces(kind: type[FrameChunk | SnapshotChunk]) -> st.SearchStrategy[FrameChu
         st.binary(min_size=1, max_size=40),
         st.integers(0, 1 << 40),
     )
+
+
+def _crc(head: Sequence[object], body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0)))
 
 
 ENTRIES: st.SearchStrategy[Entry] = st.one_of(
@@ -90,6 +96,30 @@ def test_long_chunks_have_the_same_checksum_as_short_ones(size: int) -> None:
         decode(whole[:-1] + b"x")
 
 
+@pytest.mark.parametrize("kind", [FrameChunk, SnapshotChunk])
+def test_long_pieces_are_compressed(kind: type[FrameChunk | SnapshotChunk]) -> None:
+    data = b"".join(b"message %d " % i for i in range(5000))
+    piece = kind(Stamp(3), 800, 2 * len(data), len(data), data)
+    whole = encode(piece)
+    assert decode(whole) == piece
+    assert len(whole) < len(data) / 2
+
+
+def test_a_compressed_piece_that_goes_beyond_its_frame_is_refused() -> None:
+    whole = encode(FrameChunk(Stamp(3), 800, 5000, 0, bytes(5000)))
+    *head, _, _ = HEADER.unpack_from(whole)
+    body = struct.pack("<QQQ", 800, 5000, 1) + whole[HEADER.size + 24 :]
+    with pytest.raises(EntryDamaged, match="beyond its 5000 bytes"):
+        decode(HEADER.pack(*head, _crc(head, body), 0) + body)
+
+
+@pytest.mark.parametrize(("kind", "encoding"), [(4, 1), (3, 2), (3, 65535), (9, 1)])
+def test_unknown_encodings_are_refused(kind: int, encoding: int) -> None:
+    head = (b"EMQR", 1, kind, encoding, 1, bytes(8), 0)
+    with pytest.raises(EntryDamaged, match=f"encoding {encoding}, which"):
+        decode(HEADER.pack(*head, _crc(head, b""), 0))
+
+
 @given(ENTRIES, st.data())
 def test_entries_that_are_cut_off_or_too_long_are_refused(entry: Entry, data: st.DataObject) -> None:
     whole = encode(entry)
@@ -104,10 +134,10 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         decode(data)
 
 
-@given(st.binary(max_size=120), st.integers(1, 7), STAMPS)
+@given(st.binary(max_size=120), st.integers(1, 9), STAMPS)
 def test_bodies_of_any_bytes_are_read_or_refused(body: bytes, kind: int, stamp: Stamp) -> None:
     head = (b"EMQR", 1, kind, 0, stamp.epoch, stamp.chain, stamp.after)
-    data = HEADER.pack(*head, zlib.crc32(body, zlib.crc32(HEADER.pack(*head, 0, 0))), 0) + body
+    data = HEADER.pack(*head, _crc(head, body), 0) + body
     try:
         entry = decode(data)
     except EntryDamaged:

@@ -20,6 +20,8 @@ _LIBRARIES: Final = {
     NATS_TLS: ("NATS", "nats", "replication-nats"),
 }
 """By scheme: the engine, the module of its library, and the extra that installs it."""
+_COMPRESSION: Final = "zstandard"
+"""The module that all extras install."""
 
 
 def check_url(url: str) -> None:
@@ -31,7 +33,7 @@ def check_url(url: str) -> None:
     """
     address = EngineAddress.parse(url)
     engine, library, extra = _LIBRARIES[address.scheme]
-    if not _installed(library):
+    if not (_installed(library) and _installed(_COMPRESSION)):
         raise EngineMissing(engine, extra)
     if address.scheme == KAFKA:
         from escrowmq.replica.engines.kafka import check_options

@@ -31,6 +31,13 @@ def test_a_missing_library_is_told_with_the_extra_that_brings_it(
         assert f"pip install 'escrowmq[{extra}]'" in str(raised.value)
 
 
+@pytest.mark.parametrize("engine", ["kafka", "nats"])
+def test_a_missing_library_for_compression_is_told_alike(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(EngineMissing, match=rf"pip install 'escrowmq\[replication-{engine}\]'"):
+        check_url(f"{engine}://127.0.0.1:1/t")
+
+
 def test_a_bad_url_is_refused_before_anything_is_imported() -> None:
     for asked in (open_log, check_url):
         with pytest.raises(ValueError, match="no engine is called 'redis'"):
