@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from escrowmq.core.engine import Engine
@@ -29,15 +30,9 @@ ROUNDING_MS: Final = 2
 """The difference that rounding makes."""
 
 _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # also counts while the machine is suspended
+_steady: Final = partial(time.clock_gettime_ns, _STEADY)
+_wall: Final = time.time_ns
 _log = logging.getLogger("escrowmq.server")
-
-
-def _steady() -> int:
-    return time.clock_gettime_ns(_STEADY)
-
-
-def _wall() -> int:
-    return time.time_ns()
 
 
 class Clock:
@@ -65,11 +60,11 @@ class Clock:
         behind = wall - self._now - elapsed
         if abs(jump) >= JUMP_MS * 1_000_000:
             _tell(jump, behind)
-        if behind < STEP_MS * 1_000_000:
-            most = elapsed // SLOWNESS
-            self._now += elapsed + max(-most, min(behind, most))
-        else:
+        most = elapsed // SLOWNESS
+        if -most <= behind <= most or behind >= STEP_MS * 1_000_000:
             self._now = wall
+        else:
+            self._now += elapsed + (most if behind > 0 else -most)
         self.behind_ns = wall - self._now
         return self._now
 

@@ -39,10 +39,10 @@ class Gathering:
     def begin(self, records: int, size: int, sync_us: int, pending: int) -> float:
         """Return the seconds that the next batch shall wait at most; 0 if it shall not.
 
-        The one that was just synced had so many records and bytes, and took `sync_us` microseconds. `pending` bytes are
-        there for the next one.
+        The one that was just synced had so many records and bytes, and took `sync_us` microseconds, at least `SLOW_US`.
+        `pending` bytes are there for the next one.
         """
-        if sync_us < SLOW_US or records < FEW_RECORDS or max(size, pending) > MOST_BYTES:
+        if records < FEW_RECORDS or max(size, pending) > MOST_BYTES:
             return 0.0
         if self._left:
             self._left -= 1

@@ -23,7 +23,7 @@ from escrowmq.journal.errors import JournalError
 from escrowmq.journal.journal import Journal
 from escrowmq.server.clock import Clock, ClockRecorder
 from escrowmq.server.fatal import die
-from escrowmq.server.gathering import Gathering
+from escrowmq.server.gathering import SLOW_US, Gathering
 from escrowmq.server.writer import Writer
 from escrowmq.wire.endpoint import Endpoint
 
@@ -243,14 +243,14 @@ class Turns:
         if seconds:
             self._gathered = self._loop.call_later(seconds, self._write_gathered)
 
-    def _end_gathering(self) -> None:
-        if self._gathered is not None:
-            self._gathered.cancel()
-            self._gathered = None
-            self._gathering.end(self.journal.pending_bytes)
+    def _end_gathering(self, timer: TimerHandle) -> None:
+        timer.cancel()
+        self._gathered = None
+        self._gathering.end(self.journal.pending_bytes)
 
     def _write_gathered(self) -> None:
-        self._end_gathering()
+        if self._gathered is not None:
+            self._end_gathering(self._gathered)
         try:
             self._write()
         except JournalError as error:
@@ -265,7 +265,8 @@ class Turns:
 
     def _put_batch(self) -> None:
         if not self._writer.busy:
-            self._end_gathering()
+            if self._gathered is not None:
+                self._end_gathering(self._gathered)
             batch = self.journal.take_batch(self._clock() // 1000)
             if batch is not None:
                 self._writer.put(batch)
@@ -301,7 +302,8 @@ class Turns:
             self._committed = True  # visible before the next request, but not before the answers are sent
             if self._waiting:
                 self._show()
-            self._gather(batch)
+            if batch.sync_us >= SLOW_US:
+                self._gather(batch)
             self._release()
             self._write()
             self._flush()

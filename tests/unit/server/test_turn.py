@@ -13,7 +13,7 @@ import pytest
 
 from escrowmq.journal.memory import Faults, MemoryStorage
 from escrowmq.server import fatal
-from escrowmq.server.gathering import FEW_RECORDS, SLOW_US
+from escrowmq.server.gathering import FEW_RECORDS, SLOW_US, Gathering
 from tests.unit.server.benches import Bench, FakeEndpoint, on_loop, until
 
 
@@ -223,6 +223,28 @@ def test_clients_that_come_back_after_a_slow_sync_share_the_next_batch_with_thos
         await bench.close()
 
     on_loop(test)
+
+
+def test_after_a_fast_sync_no_batch_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        bench = Bench()
+        queue = bench.queue()
+        for _ in range(FEW_RECORDS):
+            bench.turns.begin()
+            bench.publish(queue, b"x")
+        await bench.turns.synced()
+        await bench.close()
+
+    asked = []
+
+    def begin(_: Gathering, *arguments: int) -> float:
+        asked.append(arguments)
+        return 0.0
+
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)  # no time passes while a batch is written
+    monkeypatch.setattr(Gathering, "begin", begin)
+    on_loop(test)
+    assert not asked
 
 
 def test_deadlines_run_by_themselves() -> None:
