@@ -53,6 +53,19 @@ def test_a_claim_counts_when_it_is_read_back() -> None:
     assert log.entries == [claim(1, "a")]
 
 
+def test_a_long_frame_is_short_in_the_log_and_whole_in_each_copy() -> None:
+    log, frame = Log(), bytes(range(256)) * 200
+    leader = Leader(log, LogTail(log, own := Copy()), "a", "amqp://a", lambda: bytes(16), chunk_size=20_000)
+    assert leader.take_over()
+    leader.begin_segment(header(0))
+    before = sum(map(len, log.stored))
+    leader.append_frame(0, [frame[:100], frame[100:]])
+    assert sum(map(len, log.stored)) - before < len(frame) / 10
+    tail = LogTail(log, other := Copy())
+    tail.read_to_end()
+    assert [each.data for each in other.frames] == [each.data for each in own.frames] == [frame]
+
+
 def test_a_claim_is_greater_than_all_epochs_that_the_node_knows() -> None:
     log = Log()
     leading(log)
