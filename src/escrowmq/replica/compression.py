@@ -29,9 +29,9 @@ def compress(data: bytes) -> tuple[int, bytes]:
 
 
 def decompress(encoding: int, data: bytes | memoryview, most: int) -> bytes:
-    """Return the data that was encoded. It has at most `most` bytes.
+    """Return the data that was encoded. Compressed data must be for at most `most` bytes.
 
-    Raises EntryDamaged, before it allocates memory for more than that.
+    Raises EntryDamaged if it is not intact, or for more; the memory for that is not allocated.
     """
     if encoding == AS_IS:
         return bytes(data)
