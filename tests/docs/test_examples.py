@@ -47,7 +47,7 @@ def program(page: Path, broker: BrokerProcess) -> str:
 def output(folder: Path, *command: str) -> str:
     """Run a Python program in a folder, and return its output."""
     whole = [sys.executable, "-W", "error", *command]
-    done = subprocess.run(whole, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(whole, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
     return done.stdout
 
@@ -97,7 +97,7 @@ def test_the_program_of_exactly_once_ends_if_its_login_is_refused(
 ) -> None:
     url = broker.url.replace("guest:guest", "guest:wrong")
     command = [sys.executable, str(ROOT / "examples" / "exactly_once.py"), part, "--broker", url]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert "ACCESS_REFUSED" in done.stderr
     assert done.stderr.count("logfile") == 1
@@ -129,7 +129,7 @@ def test_commands_run(page: Path, broker: BrokerProcess, tmp_path: Path) -> None
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, f"{name(page)}: {line}\n{done.stdout}\n{done.stderr}"
